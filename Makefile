@@ -1,0 +1,73 @@
+# make demo   translate a few sentences and draw what each word read
+# make test   lint, types, the house test and all tests
+# make dist   build the wheel and use it alone, outside the checkout
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+DIST_VENV := build/dist-venv
+SENTENCES := "The black cat is sleeping." "She bought a red car yesterday." "I don't know where he lives."
+
+# The same versions everywhere, in the environments that build the wheel as well.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test dist coverage format clean distclean
+
+help:
+	@sed -n 's/^# make /make /p' Makefile
+
+# A stamp is touched last: an installation that was cut short is done again.
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.created
+	@echo 'installing into $(VENV) (about a minute)'
+	$(PIP) install -qq -c constraints.txt -e '.[translate]'
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.created
+	@echo 'installing into $(VENV) (about two minutes)'
+	$(PIP) install -qq -c constraints.txt -e '.[all,dev]'
+	touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/crossattention translate --show $(SENTENCES)
+
+# One thread for each process: the tests already run $(JOBS) at a time.
+test: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_house.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --ignore tests/test_house.py
+
+coverage: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term --cov-report=html
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+dist: $(VENV)/.created
+	rm -rf dist $(DIST_VENV)
+	$(PIP) wheel -qq --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv $(DIST_VENV)
+	wheel=$$(ls dist/*.whl) && \
+	  $(DIST_VENV)/bin/python -m pip install -qq -c constraints.txt "$$wheel[translate]"
+	outside=$$(mktemp -d) && trap 'rm -rf "$$outside"' EXIT && command=$$(pwd)/$(DIST_VENV)/bin/crossattention && \
+	  cd "$$outside" && "$$command" translate --show $(SENTENCES)
+	rm -rf $(DIST_VENV)
+	@ls -l dist
+
+clean:
+	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)

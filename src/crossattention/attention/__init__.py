@@ -1,0 +1,1 @@
+"""The one verb: check, choose, run; and its siblings that merge and explain."""

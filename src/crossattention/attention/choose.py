@@ -1,0 +1,83 @@
+"""Choose the kernel: the cheapest that accepts, or the one that was named, or an error.
+
+A named kernel never falls back: it runs, or its refusals are raised.
+"""
+
+from __future__ import annotations
+
+from crossattention.errors import ContractError, NoKernelError, complaint, describe
+from crossattention.kernels.contract import Kernel, Problem
+from crossattention.kernels.costs import rate
+from crossattention.kernels.fused import Fused
+from crossattention.kernels.matmul import Matmul
+from crossattention.kernels.reference import Reference
+
+KERNELS: tuple[Kernel, ...] = (Reference(), Matmul(), Fused())
+
+
+def choose(problem: Problem, kernel: str | Kernel = "auto") -> Kernel:
+    """Choose a kernel for a problem.
+
+    Args:
+        problem: what is to be read, checked.
+        kernel: "auto", the name of a kernel, or a kernel.
+    Raises:
+        NoKernelError: the named kernel refuses the problem, with every reason.
+        ContractError: no kernel has that name.
+
+    >>> import torch
+    >>> from crossattention.kernels.contract import Score
+    >>> from crossattention.mask import Mask
+    >>> x = torch.zeros(1, 1, 1, 2)
+    >>> choose(Problem(x, x, x, None, Mask(), Score(1.0)), "reference").name
+    'reference'
+    """
+    if isinstance(kernel, str) and kernel == "auto":
+        return _cheapest(problem)
+    named = by_name(kernel) if isinstance(kernel, str) else kernel
+    if not all(hasattr(named, verb) for verb in ("refuses", "cost", "run")):
+        do = "pass a name, or an object with refuses, cost and run"
+        raise ContractError(complaint("kernel", "a name or a kernel", describe(kernel), do))
+    refusals = named.refuses(problem)
+    if refusals:
+        raise NoKernelError(
+            f"kernel `{named.name}` was asked for, but: {'; '.join(refusals)}. "
+            'Pass kernel="auto", or drop what it refuses.'
+        )
+    return named
+
+
+def _cheapest(problem: Problem) -> Kernel:
+    best, least = KERNELS[0], float("inf")
+    for kernel in KERNELS:  # a loop, as torch.compile does not trace min with a key
+        if not kernel.refuses(problem):
+            estimate = seconds(kernel, problem)
+            if estimate < least:
+                best, least = kernel, estimate
+    return best
+
+
+def by_name(name: str) -> Kernel:
+    """Find a kernel by its name.
+
+    >>> by_name("matmul").name
+    'matmul'
+    """
+    for kernel in KERNELS:
+        if kernel.name == name:
+            return kernel
+    names = ", ".join(f'"{kernel.name}"' for kernel in KERNELS)
+    raise ContractError(complaint("kernel", f'"auto" or one of {names}', repr(name), "choose one"))
+
+
+def seconds(kernel: Kernel, problem: Problem) -> float:
+    """Estimate a kernel's time from the shipped table.
+
+    >>> import torch
+    >>> from crossattention.kernels.contract import Score
+    >>> from crossattention.mask import Mask
+    >>> x = torch.zeros(1, 1, 1, 2)
+    >>> seconds(by_name("matmul"), Problem(x, x, x, None, Mask(), Score(1.0))) > 0
+    True
+    """
+    return rate(kernel.name, problem.query.dtype).seconds(kernel.cost(problem))

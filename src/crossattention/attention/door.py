@@ -1,0 +1,179 @@
+"""Check everything a caller gives to `attend`, once, and turn it into a `Problem`.
+
+Sizes never broadcast by accident, masks are never padded or cropped, and whatever no query may
+read is cleared before any kernel meets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from crossattention import mask as masks
+from crossattention.errors import ContractError, complaint, describe
+from crossattention.kernels.contract import Problem, Score
+from crossattention.mask import Causal, Mask
+from crossattention.owner import Owner
+
+
+def enter(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    visible: Tensor | None,
+    bias: Tensor | None,
+    lengths: Tensor | Sequence[int] | None,
+    owner: Owner | Tensor | Sequence[int] | None,
+    causal: Causal,
+    softcap: float | None,
+    scale: float | None,
+    dropout: float,
+) -> tuple[Problem, bool]:
+    """Check the arguments of `attend`; also say whether they came without the head axis."""
+    headless = isinstance(query, Tensor) and query.dim() == 3
+    check_streams(query, key, value)
+    if headless:
+        query, key, value = query[:, None], key[:, None], value[:, None]  # [b, t, d] -> [b, 1, t, d]
+    owned = check_owner(owner, query.shape[0], key.shape[0])
+    rows = None
+    if lengths is not None:
+        lengths = masks.check_lengths(lengths, key.shape[0], key.shape[2]).to(key.device)
+        rows = torch.arange(key.shape[2], device=key.device) < lengths[:, None]  # [m] -> [m, s]
+    shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    mask, readable = build_mask(shape, query.device, rows, owned, visible, bias, causal)
+    if readable is not None:
+        key, value = clear_unread(key, value, readable, owned)
+    score = Score(check_scale(scale, query.shape[-1]), check_softcap(softcap))
+    problem = Problem(query, key, value, owned, mask, score, check_dropout(dropout))
+    return problem, headless
+
+
+def check_streams(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Check that query, key and value are tensors whose sizes, dtypes and devices agree."""
+    for name, given in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(given, Tensor) or not given.is_floating_point():
+            do = "convert it, or project it first"
+            raise ContractError(complaint(name, "a floating-point tensor", describe(given), do))
+        if given.dim() not in (3, 4) or given.dim() != query.dim():
+            do = "query is [b, h, t, d], key [m, g, s, d], value [m, g, s, e]; all without h and g "
+            raise ContractError(
+                complaint(name, f"of rank {query.dim() if query.dim() in (3, 4) else 4}",
+                          f"shape {list(given.shape)}", do + "are one head")
+            )  # fmt: skip
+        if given.device != query.device:
+            do = "move the memory with .to(device)"
+            raise ContractError(
+                complaint(f"query` and `{name}", "on one device",
+                          f"{query.device} and {given.device}", do)
+            )  # fmt: skip
+    pairs = (
+        ("query` and `key", "width", -1, query, key),
+        ("key` and `value", "rows", -2, key, value),
+        ("key` and `value", "memories", 0, key, value),
+        ("key` and `value", "heads", 1, key, value),
+    )
+    for names, what, axis, left, right in pairs:
+        if left.shape[axis] != right.shape[axis]:
+            shapes = f"{list(left.shape)} and {list(right.shape)}"
+            do = f"axis {axis} must agree: {left.shape[axis]} against {right.shape[axis]}"
+            raise ContractError(complaint(names, f"of equal {what}", shapes, do))
+    if query.dim() == 4 and (key.shape[1] == 0 or query.shape[1] % key.shape[1]):
+        given = f"{query.shape[1]} query heads over {key.shape[1]} key heads"
+        do = "query head j reads key head j // (h / g)"
+        raise ContractError(complaint("heads", "a multiple of the key heads", given, do))
+
+
+def check_owner(
+    owner: Owner | Tensor | Sequence[int] | None, sequences: int, memories: int
+) -> Owner | None:
+    """Check that each query sequence reads one existing memory."""
+    if owner is None:
+        if sequences != memories:
+            do = "pass `owner`, the memory of each query sequence"
+            given = f"{sequences} query sequences and {memories} memories"
+            raise ContractError(complaint("query` and `key", "of equal batch size", given, do))
+        return None
+    owned = owner if isinstance(owner, Owner) else Owner.of(owner, memories)
+    if owned.memories != memories or owned.index.shape[0] != sequences:
+        given = f"{owned.index.shape[0]} entries over {owned.memories} memories"
+        want = f"[b] = [{sequences}] over m = {memories} memories"
+        do = "name one memory for each query sequence"
+        raise ContractError(complaint("owner", want, given, do))
+    return owned
+
+
+def build_mask(
+    shape: tuple[int, int, int, int],
+    device: torch.device,
+    rows: Tensor | None,
+    owner: Owner | None,
+    visible: Tensor | None,
+    bias: Tensor | None,
+    causal: Causal,
+    may_be_empty: bool = True,
+) -> tuple[Mask, Tensor | None]:
+    """Combine whatever hides: a mask for the kernels, and all of it in one, [b|1, h|1, t|1, s|1]."""
+    if visible is None and bias is None and causal is None and not may_be_empty:
+        return Mask(rows), None  # every query row reads: nothing to look for
+    for name, given in (("visible", visible), ("bias", bias)):
+        if given is not None and given.device != device:
+            places = f"{given.device} and {device}"
+            raise ContractError(complaint(name, "on the query's device", places, "move it"))
+    if visible is not None:
+        visible = masks.check_visible(visible, shape)
+    visible = masks.both(visible, masks.causal_rows(causal, shape[2], shape[3], device))
+    if bias is not None:
+        bias = masks.check_bias(bias, shape)
+    readable = visible
+    if rows is not None:
+        per_memory = rows[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
+        readable = masks.both(readable, per_memory if owner is None else per_memory[owner.index])
+    if bias is not None:
+        readable = masks.both(readable, bias.detach() != -torch.inf)
+    reads = None if readable is None else readable.any(-1, keepdim=True)
+    return Mask(rows, visible, bias, reads), readable
+
+
+def clear_unread(
+    key: Tensor, value: Tensor, readable: Tensor, owner: Owner | None
+) -> tuple[Tensor, Tensor]:
+    """Zero the memory rows that no query may read: they may hold anything, NaN included."""
+    used = readable.flatten(1, 2).any(1)  # [b|1, h|1, t|1, s|1] -> [b|1, s|1]
+    if owner is not None:
+        used = used.expand(owner.index.shape[0], -1).float()
+        used = used.new_zeros(owner.memories, used.shape[1]).index_add(0, owner.index, used) > 0
+    unread = ~used[:, None, :, None]  # [m|1, s|1] -> [m|1, 1, s|1, 1]
+    if masks.on_host(unread) and not bool(unread.any()):
+        return key, value
+    return key.masked_fill(unread, 0), value.masked_fill(unread, 0)
+
+
+def check_scale(scale: float | None, width: int) -> float:
+    """Take d^-½ where no scale is given; 1 where there is no width to scale by."""
+    if scale is None:
+        return width**-0.5 if width else 1.0
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        do = "pass a number, or None for 1/√d"
+        raise ContractError(complaint("scale", "a number", describe(scale), do))
+    return float(scale)
+
+
+def check_softcap(softcap: float | None) -> float | None:
+    """Check c in c·tanh(score/c)."""
+    if softcap is None:
+        return None
+    if isinstance(softcap, bool) or not isinstance(softcap, int | float) or softcap <= 0:
+        do = "pass None for no cap"
+        raise ContractError(complaint("softcap", "a number above 0", describe(softcap), do))
+    return float(softcap)
+
+
+def check_dropout(dropout: float) -> float:
+    """Check a probability."""
+    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        do = "it is the probability that a weight is dropped"
+        raise ContractError(complaint("dropout", "from 0 to below 1", describe(dropout), do))
+    return float(dropout)

@@ -1,0 +1,1 @@
+"""One exact evaluation per file; none imports another."""

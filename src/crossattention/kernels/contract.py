@@ -1,0 +1,173 @@
+"""What a kernel is given, what it returns, and what it must be able to say about itself.
+
+A kernel is one exact evaluation of
+
+    value[b, h, t] = sum_s softmax_s(cap(scale * (q·k + offset)) + bias, over the visible s) v[s]
+
+Explicit choices run or raise with their refusals; the automatic choice takes the cheapest that
+accepts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from crossattention.mask import Mask
+from crossattention.owner import Owner
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a product becomes a score: `cap · tanh(scale · (q·k + offset) / cap)`.
+
+    `offset` `[b, h, t, 1]` is the part of q·k that is the same for all memory rows (a key bias
+    met by a folded query). The softmax does not see it; the log-sum-exp and the soft cap do.
+
+    >>> Score(scale=0.125).softcap is None
+    True
+    """
+
+    scale: float
+    softcap: float | None = None
+    offset: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reading, checked: query [b, h, t, d], key [m, g, s, d], value [m, g, s, e].
+
+    `owner` None means that query sequence i reads memory i. `dropout` acts on the weights.
+    Memory rows that no query may read hold finite values here; the door has seen to it.
+
+    >>> import torch
+    >>> q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4)
+    >>> Problem(q, k, k, None, Mask(), Score(0.5)).sizes
+    (2, 2, 3, 3, 5, 7, 4, 4)
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    owner: Owner | None
+    mask: Mask
+    score: Score
+    dropout: float = 0.0
+    wants_lse: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """The sizes b, m, h, g, t, s, d, e.
+
+        >>> import torch
+        >>> q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4)
+        >>> Problem(q, k, k, None, Mask(), Score(0.5)).sizes[5]
+        7
+        """
+        b, h, t, d = self.query.shape
+        m, g, s, e = self.value.shape
+        return b, m, h, g, t, s, d, e
+
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether any input asks for a gradient.
+
+        >>> import torch
+        >>> q = torch.zeros(1, 1, 1, 2, requires_grad=True)
+        >>> Problem(q, q, q, None, Mask(), Score(0.5)).wants_gradient
+        True
+        """
+        given = (self.query, self.key, self.value, self.mask.bias, self.score.offset)
+        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read: value [b, h, t, e], its log-sum-exp and its weights' total [b, h, t].
+
+    `lse` is there when it was asked for. `total` is the sum of the weights after dropout, there
+    when dropout was on; without dropout the total is 1, or 0 for an empty row.
+
+    >>> import torch
+    >>> Reading(torch.zeros(1, 1, 1, 2)).lse is None
+    True
+    """
+
+    value: Tensor
+    lse: Tensor | None = None
+    total: Tensor | None = None
+
+    def lse_or_raise(self) -> Tensor:
+        """Give the log-sum-exp of a problem that asked for it.
+
+        >>> import torch
+        >>> Reading(torch.zeros(1, 1, 1, 2), lse=torch.zeros(1, 1, 1)).lse_or_raise().shape
+        torch.Size([1, 1, 1])
+        """
+        if self.lse is None:
+            raise TypeError("a kernel that accepts `wants_lse` must return the log-sum-exp")
+        return self.lse
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a kernel needs: multiply-adds, and bytes read and written.
+
+    >>> Cost(multiply_adds=2, bytes=8).bytes
+    8
+    """
+
+    multiply_adds: int
+    bytes: int
+
+
+class Kernel(Protocol):
+    """One exact evaluation; an object that is its own options."""
+
+    @property
+    def name(self) -> str:
+        """The name by which it is chosen."""
+        ...
+
+    def refuses(self, problem: Problem) -> list[str]:
+        """List, in words, why this kernel cannot run the problem."""
+        ...
+
+    def cost(self, problem: Problem) -> Cost:
+        """Count multiply-adds and bytes."""
+        ...
+
+    def run(self, problem: Problem) -> Reading:
+        """Compute."""
+        ...
+
+
+def products(problem: Problem) -> int:
+    """Multiply-adds of q·k and weights·v: b·h·t·s·(d + e), the same for every kernel.
+
+    >>> import torch
+    >>> q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4)
+    >>> products(Problem(q, k, k, None, Mask(), Score(0.5)))
+    1680
+    """
+    b, _, h, _, t, s, d, e = problem.sizes
+    return b * h * t * s * (d + e)
+
+
+def traffic(problem: Problem) -> int:
+    """Bytes of query, key, value and result, each met once.
+
+    >>> import torch
+    >>> q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4)
+    >>> traffic(Problem(q, k, k, None, Mask(), Score(0.5)))
+    2304
+    """
+    b, _, h, _, t, _, _, e = problem.sizes
+    item = problem.query.element_size()
+    kept = problem.key.numel() * problem.key.element_size()
+    kept += problem.value.numel() * problem.value.element_size()
+    return kept + item * (problem.query.numel() + math.prod((b, h, t, e)))

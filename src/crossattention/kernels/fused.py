@@ -1,0 +1,115 @@
+"""Torch's own fused kernel, where it is right.
+
+`scaled_dot_product_attention` never holds the scores, so it wins where many query rows read many
+memory rows. It refuses what torch would silently compute by another, unfused path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from crossattention.kernels.contract import Cost, Problem, Reading, products, traffic
+from crossattention.kernels.fold import Folded, fold
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Compute with torch's fused attention.
+
+    >>> Fused().name
+    'fused'
+    """
+
+    name: str = "fused"
+
+    def refuses(self, problem: Problem) -> list[str]:
+        """List what torch's fused kernels lack."""
+        on_cpu = problem.query.device.type == "cpu"
+        bias = problem.mask.bias
+        reasons = {
+            "it has no soft cap": problem.score.softcap is not None,
+            "query, key and value must have one dtype": not (
+                problem.query.dtype == problem.key.dtype == problem.value.dtype
+            ),
+            "key and value must have one head width": (
+                problem.query.shape[-1] != problem.value.shape[-1]
+            ),
+            "it has no dropout here: torch would leave its fused path, or hide the weights' total": (
+                problem.dropout > 0
+            ),
+            "its bias has no gradient": bias is not None and _needs_gradient(bias),
+            "its log-sum-exp has no gradient": problem.wants_lse and problem.wants_gradient,
+            "its log-sum-exp is offered on the CPU only": problem.wants_lse and not on_cpu,
+        }
+        return [words for words, refused in reasons.items() if refused]
+
+    def cost(self, problem: Problem) -> Cost:
+        """Count the products, and keys and values read again by each tile of 32 query rows."""
+        b, m, h, g, t, _, _, _ = problem.sizes
+        tiles = -(-(b * h * t) // max(m * g, 1)) // 32
+        kept = problem.key.numel() + problem.value.numel()
+        again = tiles * kept * problem.key.element_size()
+        return Cost(products(problem), traffic(problem) + again)
+
+    def run(self, problem: Problem) -> Reading:
+        """Compute."""
+        folded = fold(problem)
+        m, g, _, _ = problem.key.shape
+        query = folded.query.expand(m, g, -1, -1)
+        key, value = _plain(problem.key), _plain(problem.value)
+        mask, scale = _additive_or_bool(folded), problem.score.scale
+        lse = None
+        with torch.autocast(query.device.type, enabled=False):
+            if problem.wants_lse and problem.key.shape[2]:
+                if mask is not None and mask.dtype == torch.bool:
+                    mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
+                read, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                    _plain(query), key, value, attn_mask=mask, scale=scale
+                )
+            else:
+                read = F.scaled_dot_product_attention(
+                    _plain(query), key, value, attn_mask=mask, scale=scale
+                )
+        if folded.reads is not None:
+            read = read.masked_fill(~folded.reads, 0)
+        if not problem.wants_lse:
+            return Reading(folded.unfold(read))
+        return Reading(folded.unfold(read), folded.unfold(_finish(lse, read, folded))[..., 0])
+
+
+def _needs_gradient(tensor: Tensor) -> bool:
+    return torch.is_grad_enabled() and tensor.requires_grad
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Copy broadcast or transposed layouts, which the kernel's tails do not expect."""
+    strides = zip(tensor.stride(), tensor.shape, strict=True)
+    expanded = any(stride == 0 and size > 1 for stride, size in strides)
+    return tensor.contiguous() if expanded or tensor.stride(-1) != 1 else tensor
+
+
+def _additive_or_bool(folded: Folded) -> Tensor | None:
+    """Build the one mask torch takes; empty rows are opened here and erased afterwards."""
+    visible, reads = folded.visible, folded.reads
+    if visible is not None and reads is not None:
+        visible = visible | ~reads
+    if folded.bias is None:
+        return visible
+    bias = folded.bias.to(torch.promote_types(folded.query.dtype, torch.float32))
+    if visible is not None:
+        bias = bias.masked_fill(~visible, -torch.inf)
+    return bias if reads is None else bias.masked_fill(~reads, 0)
+
+
+def _finish(lse: Tensor | None, read: Tensor, folded: Folded) -> Tensor:
+    """Add what the softmax does not see, and mark empty rows; [m, g, n·r·t] -> [..., 1]."""
+    if lse is None:  # a memory of length 0
+        return read.new_full((*read.shape[:-1], 1), -torch.inf)
+    finished = lse[..., None]
+    if folded.offset is not None:
+        finished = finished + folded.offset.to(finished.dtype) * folded.problem.score.scale
+    return finished if folded.reads is None else finished.masked_fill(~folded.reads, -torch.inf)

@@ -1,0 +1,203 @@
+"""What a query row may read: one boolean, `visible`, in which True means "may be read".
+
+Lengths, causality and booleans all become `visible` and combine by AND; a float is a `bias` and is
+added to the scores whatever its values are. The name carries the polarity, so the converters from
+other conventions (`from_padding_mask`, `from_attention_mask`) carry theirs in their own names.
+
+A row is *empty* where nothing is visible, or where every visible score has a bias of -inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from crossattention.errors import ContractError, complaint, describe
+
+Causal = str | int | None
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Everything that decides which scores count, after checking.
+
+    `rows` [m, s] belongs to the memories, `visible` and `bias` (rank 4, each axis full or 1)
+    to the query sequences; `reads` is False for empty query rows, None if there can be none.
+
+    >>> Mask().reads is None
+    True
+    """
+
+    rows: Tensor | None = None
+    visible: Tensor | None = None
+    bias: Tensor | None = None
+    reads: Tensor | None = None
+
+
+def from_padding_mask(padding: Tensor) -> Tensor:
+    """Turn a padding mask (True = padding, as in `torch.nn` modules) into `visible`.
+
+    Args:
+        padding: bool `[m, s]`, True where the memory row is padding and must not be read.
+    Returns:
+        bool `[m, 1, 1, s]`, True = may be read.
+    Raises:
+        ContractError: not boolean, or not of rank 2.
+
+    >>> from_padding_mask(torch.tensor([[False, False, True]])).tolist()
+    [[[[True, True, False]]]]
+    """
+    if padding.dtype != torch.bool or padding.dim() != 2:
+        do = "compare it to the padding value first, as in `tokens == pad`"
+        raise ContractError(complaint("padding", "a bool tensor [m, s]", describe(padding), do))
+    return ~padding[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
+
+
+def from_attention_mask(attention_mask: Tensor) -> Tensor:
+    """Turn an attention mask (1 = real, 0 = padding, as in Hugging Face) into `visible`.
+
+    Args:
+        attention_mask: integer or bool `[m, s]`, of zeros and ones only.
+    Returns:
+        bool `[m, 1, 1, s]`, True = may be read.
+    Raises:
+        ContractError: a float (add it as `bias`), another rank, or other values than 0 and 1.
+
+    >>> from_attention_mask(torch.tensor([[1, 1, 0]])).tolist()
+    [[[[True, True, False]]]]
+    """
+    if attention_mask.is_floating_point() or attention_mask.dim() != 2:
+        do = "pass 0 and 1 as integers; a float mask is added to the scores, so pass it as `bias`"
+        want = "an integer or bool tensor [m, s]"
+        raise ContractError(complaint("attention_mask", want, describe(attention_mask), do))
+    if on_host(attention_mask) and not bool(((attention_mask == 0) | (attention_mask == 1)).all()):
+        given = f"values from {int(attention_mask.min())} to {int(attention_mask.max())}"
+        do = "1 marks a real row and 0 padding"
+        raise ContractError(complaint("attention_mask", "made of zeros and ones", given, do))
+    return attention_mask.bool()[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
+
+
+def check_lengths(lengths: Tensor | Sequence[int], memories: int, rows: int) -> Tensor:
+    """Check how many rows of each memory are real.
+
+    Args:
+        lengths: integers `[m]`, each from 0 to s: rows at or beyond a length are never read.
+        memories, rows: m and s.
+    Returns:
+        int64 `[m]`. Values are checked where that needs no waiting for a GPU.
+    Raises:
+        ContractError: not integers, another count than m, below 0 or above s.
+
+    >>> check_lengths([3, 0], memories=2, rows=5).tolist()
+    [3, 0]
+    """
+    given = torch.as_tensor(lengths)
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        do = "pass the number of real rows of each memory"
+        raise ContractError(complaint("lengths", "integers [m]", describe(lengths), do))
+    if list(given.shape) != [memories]:
+        do = "pass one length for each memory"
+        want = f"of shape [{memories}], one for each of {memories} memories"
+        raise ContractError(complaint("lengths", want, f"shape {list(given.shape)}", do))
+    if on_host(given) and memories:
+        low, high = int(given.min()), int(given.max())
+        if low < 0 or high > rows:
+            do = "a length counts real rows and cannot exceed the memory's"
+            want = f"between 0 and {rows}, the rows of the memory"
+            raise ContractError(complaint("lengths", want, f"values from {low} to {high}", do))
+    return given.long()
+
+
+def check_visible(visible: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
+    """Check a boolean mask against [b, h, t, s] and give it rank 4.
+
+    A mask of rank 2 is [t, s]; each axis is full or 1. Nothing is padded or cropped.
+
+    >>> check_visible(torch.ones(3, 5, dtype=torch.bool), (2, 4, 3, 5)).shape
+    torch.Size([1, 1, 3, 5])
+    """
+    if visible.dtype != torch.bool:
+        do = (
+            "use from_padding_mask (True = padding) or from_attention_mask (1 = real) for integer "
+            "masks, and pass floats that are added to the scores as `bias`"
+        )
+        raise ContractError(complaint("visible", "bool, True = may be read", describe(visible), do))
+    return _ranked("visible", visible, shape)
+
+
+def check_bias(bias: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
+    """Check an additive bias against [b, h, t, s] and give it rank 4; -inf hides.
+
+    >>> check_bias(torch.zeros(2, 1, 1, 5), (2, 4, 3, 5)).shape
+    torch.Size([2, 1, 1, 5])
+    """
+    if not bias.is_floating_point():
+        do = "pass a bool as `visible`; for integer masks see from_padding_mask, from_attention_mask"
+        raise ContractError(
+            complaint("bias", "floating point, added to the scores", describe(bias), do)
+        )
+    return _ranked("bias", bias, shape)
+
+
+def causal_rows(causal: Causal, queries: int, rows: int, device: torch.device) -> Tensor | None:
+    """Say which rows each query may read in causal order: row i reads s <= i + offset.
+
+    Args:
+        causal: None; "top_left" (offset 0); "bottom_right" (offset s - t); or the offset itself.
+    Returns:
+        bool `[1, 1, t, s]`, or None for None.
+    Raises:
+        ContractError: anything else: a bare flag has no meaning when t and s differ.
+
+    >>> causal_rows("bottom_right", 2, 3, torch.device("cpu")).int().tolist()
+    [[[[1, 1, 0], [1, 1, 1]]]]
+    """
+    if causal is None:
+        return None
+    if causal == "top_left":
+        offset = 0
+    elif causal == "bottom_right":
+        offset = rows - queries
+    elif isinstance(causal, int | torch.SymInt) and not isinstance(causal, bool):
+        offset = causal
+    else:
+        do = f"a flag has no alignment, and here t = {queries}, s = {rows}: name the corner"
+        want = 'an alignment: None, "top_left", "bottom_right" or an integer offset'
+        raise ContractError(complaint("causal", want, describe(causal), do))
+    row = torch.arange(queries, device=device)[:, None]
+    column = torch.arange(rows, device=device)[None, :]
+    return (column <= row + offset)[None, None]  # [t, s] -> [1, 1, t, s]
+
+
+def both(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    """Combine two masks by AND; None hides nothing.
+
+    >>> both(None, torch.tensor([True])).tolist()
+    [True]
+    """
+    if left is None or right is None:
+        return right if left is None else left
+    return left & right
+
+
+def _ranked(name: str, mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
+    ranked = mask[None, None] if mask.dim() == 2 else mask  # [t, s] -> [1, 1, t, s]
+    if ranked.dim() != 4 or any(
+        have not in (1, want) for have, want in zip(ranked.shape, shape, strict=True)
+    ):
+        want = f"of shape [t, s] or [b, h, t, s] = {list(shape)}, each axis full or 1"
+        do = "masks are never padded or cropped: build it for the memory's rows"
+        raise ContractError(complaint(name, want, f"shape {list(mask.shape)}", do))
+    return ranked
+
+
+def on_host(tensor: Tensor) -> bool:
+    """Whether values can be looked at without waiting for a GPU or breaking a compiled graph.
+
+    >>> on_host(torch.zeros(1))
+    True
+    """
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -1,0 +1,231 @@
+"""A memory: what one sequence left to be read, projected once and shared by all who read it.
+
+A frozen value for a whole source batch. It holds the rows themselves (the raw form), or the keys
+and values of each layer that has projected them (the projected form), together with how many rows
+are real (`lengths`) and which memory each query sequence reads (`owner`). One `select` or
+`shared_by` therefore moves every layer at once, and no step ever gathers keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from crossattention.errors import ContractError, complaint, describe
+from crossattention.mask import check_lengths
+from crossattention.owner import Owner
+
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What one layer keeps of a memory: keys [m, g, s, d] and values [m, g, s, e], or neither.
+
+    A layer that keeps neither reads the rows themselves. `stamp` is the state of the layer's
+    parameters when it wrote the content.
+
+    >>> Content(stamp=()).key is None
+    True
+    """
+
+    stamp: Stamp
+    key: Tensor | None = None
+    value: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Hold a source batch for reading. Made by `layer.remember` or `decoder.remember`.
+
+    Attributes:
+        size: (m, s), the memories and the rows of each, padding included.
+        lengths: int64 `[m]`, real rows of each memory; None if all are real.
+        owner: which memory each query sequence reads; None: sequence i reads memory i.
+        rows, value_rows: `[m, s, c]`, zero beyond `lengths`; None once no layer needs them.
+        contents: what each layer keeps, by the layer's own number.
+
+    >>> memory = Memory.of(torch.ones(2, 3, 4), lengths=[3, 1])
+    >>> memory.shared_by(5).sequences, memory.rows[1, 2].tolist()
+    (10, [0.0, 0.0, 0.0, 0.0])
+    """
+
+    size: tuple[int, int]
+    lengths: Tensor | None = None
+    owner: Owner | None = None
+    rows: Tensor | None = None
+    value_rows: Tensor | None = None
+    contents: Mapping[int, Content] = field(default_factory=dict)
+    readable: Tensor | None = None
+    may_be_empty: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        rows: Tensor,
+        lengths: Tensor | Sequence[int] | None = None,
+        value_rows: Tensor | None = None,
+    ) -> Memory:
+        """Check rows and lengths, and clear what lies beyond them.
+
+        Args:
+            rows: float `[m, s, c]`.
+            lengths: integers `[m]`, real rows of each memory; None: all are real.
+            value_rows: float `[m, s, c']`, the rows that values come from, if they are others.
+        Raises:
+            ContractError: ranks, sizes, dtypes or devices that do not agree; a length above s.
+
+        >>> Memory.of(torch.ones(2, 3, 4)).sequences
+        2
+        """
+        for name, given in (("rows", rows), ("value_rows", value_rows)):
+            if given is not None and (not given.is_floating_point() or given.dim() != 3):
+                do = "pass what the encoder returned, one row for each source position"
+                raise ContractError(complaint(name, "a float tensor [m, s, c]", describe(given), do))
+        if value_rows is not None and value_rows.shape[:2] != rows.shape[:2]:
+            given_shapes = f"{list(rows.shape)} and {list(value_rows.shape)}"
+            do = "each row has one key and one value"
+            raise ContractError(complaint("rows` and `value_rows", "of equal m and s",
+                                          given_shapes, do))  # fmt: skip
+        m, s = rows.shape[:2]
+        if lengths is None:
+            return cls((m, s), None, None, rows, value_rows, may_be_empty=s == 0)
+        checked = check_lengths(lengths, m, s).to(rows.device)
+        readable = torch.arange(s, device=rows.device) < checked[:, None]  # [m] -> [m, s]
+        rows = rows.masked_fill(~readable[..., None], 0)
+        if value_rows is not None:
+            value_rows = value_rows.masked_fill(~readable[..., None], 0)
+        may_be_empty = torch.compiler.is_compiling() or not m or int(checked.min()) == 0
+        return cls((m, s), checked, None, rows, value_rows, {}, readable, may_be_empty)
+
+    @property
+    def sequences(self) -> int:
+        """How many query sequences read (b).
+
+        >>> Memory.of(torch.ones(2, 3, 4)).shared_by(3).sequences
+        6
+        """
+        return self.size[0] if self.owner is None else self.owner.index.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept, counted over distinct storage.
+
+        >>> Memory.of(torch.ones(2, 3, 4)).shared_by(5).nbytes
+        96
+        """
+        kept = [self.rows, self.value_rows, self.lengths, self.readable]
+        for content in self.contents.values():
+            kept += [content.key, content.value]
+        tensors = [tensor for tensor in kept if tensor is not None]
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors}
+        return sum(storage.nbytes() for storage in storages.values())
+
+    def content(self, layer: int, stamp: Stamp) -> Content:
+        """Find what a layer wrote; raise if it wrote nothing, or has changed since.
+
+        >>> Memory.of(torch.ones(2, 3, 4)).content(7, ())
+        Traceback (most recent call last):
+        crossattention.errors.ContractError: `memory` must be made by the layer that reads it, \
+got one made by others; call layer.remember(...) or decoder.remember(...) with this layer.
+        """
+        found = self.contents.get(layer)
+        if found is None:
+            do = "call layer.remember(...) or decoder.remember(...) with this layer"
+            want = "made by the layer that reads it"
+            raise ContractError(complaint("memory", want, "one made by others", do))
+        if not torch.compiler.is_compiling() and found.stamp != stamp:
+            do = "the layer's parameters changed since; call remember again"
+            raise ContractError(complaint("memory", "fresh", "a stale one", do))
+        return found
+
+    def written(self, layer: int, content: Content) -> Memory:
+        """Add what a layer keeps.
+
+        >>> memory = Memory.of(torch.ones(2, 3, 4)).written(7, Content(stamp=()))
+        >>> memory.content(7, ()).key is None
+        True
+        """
+        return replace(self, contents={**self.contents, layer: content})
+
+    def without_rows(self) -> Memory:
+        """Forget the raw rows, once every layer that reads has projected them.
+
+        >>> Memory.of(torch.ones(2, 3, 4)).without_rows().rows is None
+        True
+        """
+        return replace(self, rows=None, value_rows=None)
+
+    def shared_by(self, count: int) -> Memory:
+        """Let `count` query sequences in a row read in place of each one: beams, branches, prompts.
+
+        >>> Memory.of(torch.ones(2, 3, 4)).shared_by(2).owner.index.tolist()
+        [0, 0, 1, 1]
+        """
+        device = None if self.lengths is None else self.lengths.device
+        if self.owner is None:
+            return replace(self, owner=Owner.shared(self.size[0], count, device))
+        Owner.shared(1, count)  # checks the count
+        return replace(
+            self, owner=Owner.of(self.owner.index.repeat_interleave(count), self.size[0])
+        )
+
+    def select(self, index: Tensor) -> Memory:
+        """Keep the query sequences named by `index`, in its order; memories stay where they are.
+
+        Args:
+            index: int64 `[b']`, positions among the query sequences.
+
+        >>> memory = Memory.of(torch.ones(2, 3, 4)).shared_by(2)
+        >>> memory.select(torch.tensor([3, 3])).owner.index.tolist()
+        [1, 1]
+        """
+        owner = self.owner
+        if owner is None:
+            owner = Owner.shared(self.size[0], 1, index.device)
+        return replace(self, owner=owner.select(index))
+
+    def compact(self) -> Memory:
+        """Drop the memories that no query sequence reads.
+
+        >>> memory = Memory.of(torch.ones(3, 2, 4)).select(torch.tensor([2, 2]))
+        >>> memory.compact().size
+        (1, 2)
+        """
+        if self.owner is None:
+            return self
+        used, index = torch.unique(self.owner.index, return_inverse=True)
+        if len(used) == self.size[0]:
+            return self
+        kept = self._mapped(lambda tensor: tensor[used.to(tensor.device)])
+        owner = Owner.of(index, len(used))
+        return replace(kept, size=(len(used), self.size[1]), owner=owner)
+
+    def to(self, target: torch.device | str | torch.dtype) -> Memory:
+        """Move to a device, or keep rows, keys and values in another dtype.
+
+        >>> Memory.of(torch.ones(2, 3, 4)).to(torch.float16).rows.dtype
+        torch.float16
+        """
+        if isinstance(target, torch.dtype):
+            return self._mapped(lambda x: x.to(target) if x.is_floating_point() else x)
+        owner = None if self.owner is None else self.owner.to(target)
+        return replace(self._mapped(lambda tensor: tensor.to(target)), owner=owner)
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Memory:
+        """Change every tensor that has a memory axis."""
+
+        def each(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else change(tensor)
+
+        contents = {
+            layer: Content(content.stamp, each(content.key), each(content.value))
+            for layer, content in self.contents.items()
+        }
+        return replace(
+            self, lengths=each(self.lengths), rows=each(self.rows), contents=contents,
+            value_rows=each(self.value_rows), readable=each(self.readable),
+        )  # fmt: skip

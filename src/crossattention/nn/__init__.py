@@ -1,0 +1,17 @@
+"""Layers with parameters."""
+
+from crossattention.nn.block import CrossBlock, DecoderBlock, EncoderBlock, FeedForward
+from crossattention.nn.cross_attention import CrossAttention
+from crossattention.nn.null_row import NullRow
+from crossattention.nn.self_attention import Cache, SelfAttention
+
+__all__ = [
+    "Cache",
+    "CrossAttention",
+    "CrossBlock",
+    "DecoderBlock",
+    "EncoderBlock",
+    "FeedForward",
+    "NullRow",
+    "SelfAttention",
+]

@@ -1,0 +1,168 @@
+"""Blocks: attention and feed-forward, each beside a residual stream that it adds to.
+
+    pre-norm    x + f(norm(x))
+    post-norm   norm(x + f(x))
+
+A decoder block reads itself, then the memory, then thinks: the order of Vaswani et al. 2017.
+Pre-norm: Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+
+from crossattention.errors import ContractError, complaint, describe
+from crossattention.memory import Memory
+from crossattention.nn.cross_attention import CrossAttention
+from crossattention.nn.self_attention import Cache, SelfAttention
+
+
+class FeedForward(nn.Module):
+    """Map each row by itself: W_2 · relu(W_1 x).
+
+    >>> FeedForward(width=8, hidden=32)
+    FeedForward(
+      (expand): Linear(in_features=8, out_features=32, bias=True)
+      (contract): Linear(in_features=32, out_features=8, bias=True)
+    )
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.expand = nn.Linear(width, hidden)
+        self.contract = nn.Linear(hidden, width)
+        for linear in (self.expand, self.contract):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, stream: Tensor) -> Tensor:
+        """Map `[..., c]` to `[..., c]`."""
+        hidden: Tensor = self.contract(self.expand(stream).relu())
+        return hidden
+
+
+class Residual(nn.Module):
+    """Add what a part computes to the stream, normed before ("pre") or after ("post").
+
+    >>> Residual(8, dropout=0.0, norm="pre")(torch.zeros(1, 2, 8), lambda x: x + 1).sum().item()
+    16.0
+    """
+
+    def __init__(self, width: int, dropout: float, norm: str) -> None:
+        super().__init__()
+        if norm not in ("pre", "post"):
+            do = "choose where the norm stands"
+            raise ContractError(complaint("norm", '"pre" or "post"', describe(norm), do))
+        self.before = norm == "pre"
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, stream: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute x + part(norm(x)), or norm(x + part(x))."""
+        if self.before:
+            return stream + self.dropout(part(self.norm(stream)))
+        normed: Tensor = self.norm(stream + self.dropout(part(stream)))
+        return normed
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention, then feed-forward.
+
+    Args:
+        width, heads: of the stream. feed_forward: hidden width. dropout: on what each part adds.
+        norm: "pre" or "post".
+
+    >>> EncoderBlock(8, 2, 32)(torch.randn(1, 5, 8)).shape
+    torch.Size([1, 5, 8])
+    """
+
+    def __init__(
+        self, width: int, heads: int, feed_forward: int, *, dropout: float = 0.0, norm: str = "pre"
+    ) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(width, heads)
+        self.feed_forward = FeedForward(width, feed_forward)
+        self.around_self = Residual(width, dropout, norm)
+        self.around_feed = Residual(width, dropout, norm)
+
+    def forward(self, stream: Tensor, readable: Tensor | None = None) -> Tensor:
+        """Map `[b, t, c]` to `[b, t, c]`; `readable` [b, t] is True for real rows."""
+        stream = self.around_self(stream, lambda x: self.self_attention(x, readable=readable))
+        output: Tensor = self.around_feed(stream, self.feed_forward)
+        return output
+
+
+class CrossBlock(nn.Module):
+    """Cross-attention, then feed-forward: learned queries, or any stream without a past.
+
+    >>> CrossBlock(8, 2, 32)(torch.randn(1, 3, 8), torch.randn(1, 5, 8)).shape
+    torch.Size([1, 3, 8])
+    """
+
+    def __init__(
+        self, width: int, heads: int, feed_forward: int, *, dropout: float = 0.0, norm: str = "pre"
+    ) -> None:
+        super().__init__()
+        self.cross_attention = CrossAttention(width, heads)
+        self.feed_forward = FeedForward(width, feed_forward)
+        self.around_cross = Residual(width, dropout, norm)
+        self.around_feed = Residual(width, dropout, norm)
+
+    def forward(self, stream: Tensor, memory: Tensor | Memory) -> Tensor:
+        """Map `[b, t, c]` to `[b, t, c]`, reading the memory."""
+        stream = self.around_cross(stream, lambda x: self.cross_attention(x, memory))
+        output: Tensor = self.around_feed(stream, self.feed_forward)
+        return output
+
+
+class DecoderBlock(nn.Module):
+    """Masked self-attention, cross-attention, feed-forward.
+
+    Args as `EncoderBlock`.
+
+    >>> DecoderBlock(8, 2, 32)(torch.randn(1, 3, 8), torch.randn(1, 5, 8)).shape
+    torch.Size([1, 3, 8])
+    """
+
+    def __init__(
+        self, width: int, heads: int, feed_forward: int, *, dropout: float = 0.0, norm: str = "pre"
+    ) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(width, heads)
+        self.cross_attention = CrossAttention(width, heads)
+        self.feed_forward = FeedForward(width, feed_forward)
+        self.around_self = Residual(width, dropout, norm)
+        self.around_cross = Residual(width, dropout, norm)
+        self.around_feed = Residual(width, dropout, norm)
+
+    def forward(self, stream: Tensor, memory: Tensor | Memory) -> Tensor:
+        """Map `[b, t, c]` to `[b, t, c]` all at once, each row seeing its past only."""
+        return self.read_memory(self.read_self(stream), memory)
+
+    def read_self(self, stream: Tensor) -> Tensor:
+        """Let each row read its past: the first third of the block."""
+        output: Tensor = self.around_self(stream, lambda x: self.self_attention(x, causal=True))
+        return output
+
+    def step_self(self, stream: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        """Let the rows that follow the cache read it; return the longer cache too."""
+        kept = [cache]
+
+        def step(rows: Tensor) -> Tensor:
+            output, kept[0] = self.self_attention.step(rows, kept[0])
+            return output
+
+        return self.around_self(stream, step), kept[0]
+
+    def read_memory(self, stream: Tensor, memory: Tensor | Memory) -> Tensor:
+        """Read the memory, then think: the other two thirds."""
+        stream = self.around_cross(stream, lambda x: self.cross_attention(x, memory))
+        output: Tensor = self.around_feed(stream, self.feed_forward)
+        return output
+
+    def weights(self, stream: Tensor, memory: Memory, heads: Sequence[int]) -> Tensor:
+        """Show what some heads read from the stream that `read_memory` is given, [b, k, t, s]."""
+        asked = self.around_cross.norm(stream) if self.around_cross.before else stream
+        return self.cross_attention.weights(asked, memory, heads=heads)

@@ -1,0 +1,123 @@
+"""Pose a layer's reading as a `Problem`, and turn the answer back into the layer's values.
+
+In the projected form the problem is the layer's own. In the raw form the query is folded, the
+rows serve as keys and as values of one head, and the average is mapped afterwards; the kernels see
+no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from crossattention.attention.door import build_mask, clear_unread
+from crossattention.errors import ContractError, complaint
+from crossattention.kernels.contract import Problem, Reading, Score
+from crossattention.memory import Content, Memory
+from crossattention.nn import raw
+
+
+def pose(
+    query: Tensor,
+    memory: Memory,
+    content: Content,
+    key_projection: nn.Module,
+    score: Score,
+    visible: Tensor | None,
+    bias: Tensor | None,
+) -> Problem:
+    """Pose a reading.
+
+    Args:
+        query: `[b, h, t, d]`, projected and normed.
+        memory, content: what is read, and what this layer keeps of it.
+        key_projection: folded into the query in the raw form.
+        score, visible, bias: as `attend` means them.
+    Raises:
+        ContractError: another number of query sequences than read the memory; masks.
+
+    >>> memory = Memory.of(torch.ones(1, 5, 4))
+    >>> pose(torch.ones(1, 2, 3, 2), memory, Content(()), nn.Linear(4, 4), Score(1.0), None, None).sizes
+    (1, 1, 2, 1, 3, 5, 4, 4)
+    """
+    b, h, t, d = query.shape
+    if b != memory.sequences:
+        want = f"[b, t, c] with b = {memory.sequences}, the query sequences that read the memory"
+        do = "see memory.shared_by(n) and memory.select(index)"
+        raise ContractError(complaint("query", want, f"b = {b}", do))
+    mask, readable = build_mask(
+        (b, h, t, memory.size[1]), query.device, memory.readable, memory.owner,
+        visible, bias, None, memory.may_be_empty,
+    )  # fmt: skip
+    key, value = content.key, content.value
+    if key is None or value is None:
+        key, value = _raw_rows(memory)
+        if not isinstance(key_projection, nn.Linear):
+            raise TypeError("the raw form was chosen for a projection that is not nn.Linear")
+        query, offset = raw.fold_query(query, key_projection, key_projection.out_features // d)
+        score = replace(score, offset=offset)
+    if readable is not None and (visible is not None or bias is not None):
+        key, value = clear_unread(key, value, readable, memory.owner)
+    return Problem(query, key, value, memory.owner, mask, score)
+
+
+def answer(
+    reading: Reading, problem: Problem, content: Content, value_projection: nn.Module, heads: int
+) -> Tensor:
+    """Give the layer's values [b, h, t, e]: what was read, or its map in the raw form.
+
+    Args:
+        reading: what a kernel returned for the problem.
+        problem, content: from and for `pose`.
+        value_projection: maps the average in the raw form.
+        heads: g, the layer's memory heads.
+
+    >>> answer(Reading(torch.ones(1, 2, 3, 2)), None, Content((), torch.ones(1)), None, 2).shape
+    torch.Size([1, 2, 3, 2])
+    """
+    if content.key is not None:
+        return reading.value
+    if not isinstance(value_projection, nn.Linear):
+        raise TypeError("the raw form was chosen for a projection that is not nn.Linear")
+    total = reading.total
+    if total is None:  # no dropout: the weights of a row sum to 1, or to 0 where it is empty
+        total = reading.value.new_ones(reading.value.shape[:3])
+        if problem.mask.reads is not None:
+            total = total.masked_fill(~problem.mask.reads[..., 0], 0)
+    return raw.map_average(reading, value_projection, heads, total)
+
+
+def only_heads(problem: Problem, heads: Sequence[int]) -> Problem:
+    """Keep some query heads [k] of a problem, each with the memory head that it reads.
+
+    >>> from crossattention.mask import Mask
+    >>> q, k = torch.zeros(1, 4, 3, 2), torch.zeros(1, 2, 5, 2)
+    >>> only_heads(Problem(q, k, k, None, Mask(), Score(1.0)), [3]).sizes
+    (1, 1, 1, 1, 3, 5, 2, 2)
+    """
+    _, _, h, g, _, _, _, _ = problem.sizes
+    kept, memory_heads = list(heads), [head // (h // g) for head in heads]
+
+    def each(tensor: Tensor | None) -> Tensor | None:
+        return tensor if tensor is None or tensor.shape[1] == 1 else tensor[:, kept]
+
+    mask, score = problem.mask, problem.score
+    return replace(
+        problem,
+        query=problem.query[:, kept],
+        key=problem.key[:, memory_heads],
+        value=problem.value[:, memory_heads],
+        mask=replace(mask, visible=each(mask.visible), bias=each(mask.bias), reads=each(mask.reads)),
+        score=replace(score, offset=None if score.offset is None else score.offset[:, kept]),
+    )
+
+
+def _raw_rows(memory: Memory) -> tuple[Tensor, Tensor]:
+    if memory.rows is None:
+        do = "keep them, or remember in the projected form"
+        raise ContractError(complaint("memory", "one with its rows", "one without", do))
+    values = memory.rows if memory.value_rows is None else memory.value_rows
+    return memory.rows[:, None], values[:, None]  # [m, s, c] -> [m, 1, s, c]

@@ -1,0 +1,95 @@
+"""The raw form: read the memory's rows themselves, and keep no keys and values at all.
+
+    q·(W_k x + b_k) = (W_kᵀ q)·x + q·b_k          the query is folded through the key projection
+    sum_s w_s (W_v x_s + b_v) = W_v (sum_s w_s x_s) + b_v · sum_s w_s     and the average mapped
+
+Exactly what reading projected keys and values gives: the key bias is the same for every row of a
+score, so only the log-sum-exp and a soft cap see it; the value bias counts by the weights' total,
+0 for an empty row. One copy of the rows serves all layers. Papers: Yan et al. 2021, "EL-Attention"
+(arXiv 2105.04779); Graef & Wasielewski 2025, "Slim Attention" (arXiv 2503.05840).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from crossattention.kernels.contract import Reading
+
+
+def refusals(key: nn.Module, value: nn.Module, key_norm: nn.Module) -> list[str]:
+    """List, in words, why these modules cannot be folded into the query and the average.
+
+    >>> refusals(nn.Linear(2, 2), nn.Linear(2, 2), nn.Identity())
+    []
+    """
+    reasons = []
+    if type(key_norm) is not nn.Identity:
+        reasons.append("the key norm does not commute with the key projection")
+    for name, module in (("key", key), ("value", value)):
+        if type(module) is not nn.Linear:
+            reasons.append(f"the {name} projection is a {type(module).__name__}, not nn.Linear")
+        elif _is_watched(module):
+            reasons.append(f"the {name} projection has hooks or parametrisations")
+    return reasons
+
+
+def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> tuple[Tensor, Tensor | None]:
+    """Fold a query through the key projection.
+
+    Args:
+        query: `[b, h, t, d]`.
+        key: the key projection, weight `[g·d, c]`.
+        memory_heads: g.
+    Returns:
+        `[b, h, t, c]`, and q·b_k `[b, h, t, 1]` if the projection has a bias.
+
+    >>> import torch
+    >>> fold_query(torch.ones(1, 4, 3, 2), nn.Linear(5, 4), memory_heads=2)[0].shape
+    torch.Size([1, 4, 3, 5])
+    """
+    _, h, t, _ = query.shape
+    grouped = query.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # [b, h, t, d] -> [b, g, r·t, d]
+    folded = grouped @ key.weight.unflatten(0, (memory_heads, -1))  # @ [g, d, c] -> [b, g, r·t, c]
+    offset = None
+    if key.bias is not None:
+        offset = grouped @ key.bias.unflatten(0, (memory_heads, -1))[..., None]  # -> [b, g, r·t, 1]
+        offset = offset.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
+    return folded.unflatten(2, (h // memory_heads, t)).flatten(1, 2), offset
+
+
+def map_average(reading: Reading, value: nn.Linear, memory_heads: int, total: Tensor) -> Tensor:
+    """Map averaged rows through the value projection.
+
+    Args:
+        reading: value `[b, h, t, c]`, the average of the rows.
+        value: the value projection, weight `[g·e, c]`.
+        memory_heads: g.
+        total: `[b, h, t]`, the sum of the weights of each query row.
+    Returns:
+        `[b, h, t, e]`.
+
+    >>> import torch
+    >>> average = Reading(torch.ones(1, 4, 3, 5))
+    >>> map_average(average, nn.Linear(5, 4), 2, torch.ones(1, 4, 3)).shape
+    torch.Size([1, 4, 3, 2])
+    """
+    _, h, t, _ = reading.value.shape
+    grouped = reading.value.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
+    weight = value.weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
+    mapped = grouped @ weight.transpose(1, 2)  # -> [b, g, r·t, e]
+    mapped = mapped.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
+    if value.bias is None:
+        return mapped
+    bias = value.bias.view(memory_heads, 1, -1).repeat_interleave(h // memory_heads, 0)
+    return mapped + (bias * total[..., None]).to(mapped.dtype)  # [h, 1, e] · [b, h, t, 1]
+
+
+def _is_watched(module: nn.Module) -> bool:
+    hooks = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+    return any(hooks) or "forward" in vars(module) or parametrize.is_parametrized(module)

@@ -1,4 +1,4 @@
-"""Cross-attention for PyTorch: one sequence reads another, exactly, from a memory projected once."""
+"""Cross-attention for PyTorch: one sequence reads another, from a memory projected once."""
 
 from crossattention.attention.attend import attend, attend_with_lse, attention_weights
 from crossattention.attention.merge import merge
@@ -6,6 +6,7 @@ from crossattention.errors import ContractError, NoKernelError
 from crossattention.mask import from_attention_mask, from_padding_mask
 from crossattention.memory import Memory
 from crossattention.nn.cross_attention import CrossAttention
+from crossattention.nn.from_torch import from_torch
 from crossattention.nn.self_attention import SelfAttention
 from crossattention.owner import Owner
 
@@ -21,5 +22,6 @@ __all__ = [
     "attention_weights",
     "from_attention_mask",
     "from_padding_mask",
+    "from_torch",
     "merge",
 ]

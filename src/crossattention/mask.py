@@ -135,7 +135,9 @@ def check_bias(bias: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
     torch.Size([2, 1, 1, 5])
     """
     if not bias.is_floating_point():
-        do = "pass a bool as `visible`; for integer masks see from_padding_mask, from_attention_mask"
+        do = (
+            "pass a bool as `visible`; for integer masks see from_padding_mask, from_attention_mask"
+        )
         raise ContractError(
             complaint("bias", "floating point, added to the scores", describe(bias), do)
         )

@@ -14,27 +14,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from crossattention.errors import ContractError, complaint, describe
+from crossattention.content import Content, Stamp, check_rows
+from crossattention.errors import ContractError, complaint
 from crossattention.mask import check_lengths
 from crossattention.owner import Owner
-
-Stamp = tuple[tuple[int, int, int], ...]
-
-
-@dataclass(frozen=True)
-class Content:
-    """What one layer keeps of a memory: keys [m, g, s, d] and values [m, g, s, e], or neither.
-
-    A layer that keeps neither reads the rows themselves. `stamp` is the state of the layer's
-    parameters when it wrote the content.
-
-    >>> Content(stamp=()).key is None
-    True
-    """
-
-    stamp: Stamp
-    key: Tensor | None = None
-    value: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -65,14 +48,14 @@ class Memory:
     @classmethod
     def of(
         cls,
-        rows: Tensor,
+        rows: Tensor | Memory,
         lengths: Tensor | Sequence[int] | None = None,
         value_rows: Tensor | None = None,
     ) -> Memory:
         """Check rows and lengths, and clear what lies beyond them.
 
         Args:
-            rows: float `[m, s, c]`.
+            rows: float `[m, s, c]`; a Memory is returned as it is.
             lengths: integers `[m]`, real rows of each memory; None: all are real.
             value_rows: float `[m, s, c']`, the rows that values come from, if they are others.
         Raises:
@@ -81,15 +64,13 @@ class Memory:
         >>> Memory.of(torch.ones(2, 3, 4)).sequences
         2
         """
-        for name, given in (("rows", rows), ("value_rows", value_rows)):
-            if given is not None and (not given.is_floating_point() or given.dim() != 3):
-                do = "pass what the encoder returned, one row for each source position"
-                raise ContractError(complaint(name, "a float tensor [m, s, c]", describe(given), do))
-        if value_rows is not None and value_rows.shape[:2] != rows.shape[:2]:
-            given_shapes = f"{list(rows.shape)} and {list(value_rows.shape)}"
-            do = "each row has one key and one value"
-            raise ContractError(complaint("rows` and `value_rows", "of equal m and s",
-                                          given_shapes, do))  # fmt: skip
+        if isinstance(rows, Memory):
+            if lengths is not None or value_rows is not None:
+                do = "the memory has its own"
+                given = "some beside a memory"
+                raise ContractError(complaint("lengths` and `value_rows", "None", given, do))
+            return rows
+        check_rows(rows, value_rows)
         m, s = rows.shape[:2]
         if lengths is None:
             return cls((m, s), None, None, rows, value_rows, may_be_empty=s == 0)
@@ -117,12 +98,8 @@ class Memory:
         >>> Memory.of(torch.ones(2, 3, 4)).shared_by(5).nbytes
         96
         """
-        kept = [self.rows, self.value_rows, self.lengths, self.readable]
-        for content in self.contents.values():
-            kept += [content.key, content.value]
-        tensors = [tensor for tensor in kept if tensor is not None]
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors}
-        return sum(storage.nbytes() for storage in storages.values())
+        storages = [tensor.untyped_storage() for tensor in self._tensors()]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
     def content(self, layer: int, stamp: Stamp) -> Content:
         """Find what a layer wrote; raise if it wrote nothing, or has changed since.
@@ -137,9 +114,7 @@ got one made by others; call layer.remember(...) or decoder.remember(...) with t
             do = "call layer.remember(...) or decoder.remember(...) with this layer"
             want = "made by the layer that reads it"
             raise ContractError(complaint("memory", want, "one made by others", do))
-        if not torch.compiler.is_compiling() and found.stamp != stamp:
-            do = "the layer's parameters changed since; call remember again"
-            raise ContractError(complaint("memory", "fresh", "a stale one", do))
+        found.check(stamp)
         return found
 
     def written(self, layer: int, content: Content) -> Memory:
@@ -160,18 +135,12 @@ got one made by others; call layer.remember(...) or decoder.remember(...) with t
         return replace(self, rows=None, value_rows=None)
 
     def shared_by(self, count: int) -> Memory:
-        """Let `count` query sequences in a row read in place of each one: beams, branches, prompts.
+        """Let `count` query sequences in a row read where one did: beams, branches, prompts.
 
         >>> Memory.of(torch.ones(2, 3, 4)).shared_by(2).owner.index.tolist()
         [0, 0, 1, 1]
         """
-        device = None if self.lengths is None else self.lengths.device
-        if self.owner is None:
-            return replace(self, owner=Owner.shared(self.size[0], count, device))
-        Owner.shared(1, count)  # checks the count
-        return replace(
-            self, owner=Owner.of(self.owner.index.repeat_interleave(count), self.size[0])
-        )
+        return replace(self, owner=self._readers().shared_by(count))
 
     def select(self, index: Tensor) -> Memory:
         """Keep the query sequences named by `index`, in its order; memories stay where they are.
@@ -183,10 +152,7 @@ got one made by others; call layer.remember(...) or decoder.remember(...) with t
         >>> memory.select(torch.tensor([3, 3])).owner.index.tolist()
         [1, 1]
         """
-        owner = self.owner
-        if owner is None:
-            owner = Owner.shared(self.size[0], 1, index.device)
-        return replace(self, owner=owner.select(index))
+        return replace(self, owner=self._readers().select(index))
 
     def compact(self) -> Memory:
         """Drop the memories that no query sequence reads.
@@ -214,6 +180,17 @@ got one made by others; call layer.remember(...) or decoder.remember(...) with t
             return self._mapped(lambda x: x.to(target) if x.is_floating_point() else x)
         owner = None if self.owner is None else self.owner.to(target)
         return replace(self._mapped(lambda tensor: tensor.to(target)), owner=owner)
+
+    def _tensors(self) -> list[Tensor]:
+        kept = [self.rows, self.value_rows, self.lengths, self.readable]
+        for content in self.contents.values():
+            kept += [content.key, content.value]
+        return [tensor for tensor in kept if tensor is not None]
+
+    def _readers(self) -> Owner:
+        if self.owner is not None:
+            return self.owner
+        return Owner.shared(self.size[0], 1, next((t.device for t in self._tensors()), None))
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Memory:
         """Change every tensor that has a memory axis."""

@@ -76,6 +76,16 @@ class Owner:
         each = torch.arange(memories, device=device).repeat_interleave(count)
         return cls(each, memories, count)
 
+    def shared_by(self, count: int) -> Owner:
+        """Put `count` query sequences in a row in place of each.
+
+        >>> Owner.of([0, 0, 2], memories=3).shared_by(2).index.tolist()
+        [0, 0, 0, 0, 2, 2]
+        """
+        if count < 1 or self.slots is None:
+            return self.shared(self.memories, self.per_memory * count, self.index.device)
+        return self._grouped(self.index.repeat_interleave(count), self.memories)
+
     def select(self, index: Tensor) -> Owner:
         """Keep the query sequences named by `index`, in its order.
 

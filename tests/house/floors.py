@@ -16,6 +16,7 @@ FLOORS = (
     ("errors",),
     ("mask",),
     ("owner",),
+    ("content",),
     ("memory",),
     ("kernels",),
     ("attention",),

@@ -41,12 +41,12 @@ def attend(
 
     Args:
         query: `[b, h, t, d]`, or `[b, t, d]` for one head.
-        key: `[m, g, s, d]`, or `[m, s, d]`; g divides h, and query head j reads key head j // (h/g).
+        key: `[m, g, s, d]`, or `[m, s, d]`; g divides h; query head j reads key head j // (h/g).
         value: `[m, g, s, e]`, or `[m, s, e]`.
         visible: bool, each axis of `[b, h, t, s]` full or 1, or `[t, s]`; **True = may be read**.
         bias: float of the same shapes, added to the scaled and capped scores; -inf hides.
         lengths: integers `[m]`: rows at or beyond a memory's length are never read.
-        owner: integers `[b]`, the memory each query sequence reads; None: sequence i reads memory i.
+        owner: integers `[b]`, the memory each query sequence reads; None: sequence i reads i.
         causal: None, "top_left" (row i reads s <= i), "bottom_right" (s <= i + s_total - t), or the
             offset as an integer.
         softcap: c in c·tanh(score / c), or None.

@@ -36,7 +36,11 @@ def enter(
     headless = isinstance(query, Tensor) and query.dim() == 3
     check_streams(query, key, value)
     if headless:
-        query, key, value = query[:, None], key[:, None], value[:, None]  # [b, t, d] -> [b, 1, t, d]
+        query, key, value = (
+            query[:, None],
+            key[:, None],
+            value[:, None],
+        )  # [b, t, d] -> [b, 1, t, d]
     owned = check_owner(owner, query.shape[0], key.shape[0])
     rows = None
     if lengths is not None:
@@ -115,7 +119,7 @@ def build_mask(
     causal: Causal,
     may_be_empty: bool = True,
 ) -> tuple[Mask, Tensor | None]:
-    """Combine whatever hides: a mask for the kernels, and all of it in one, [b|1, h|1, t|1, s|1]."""
+    """Combine whatever hides: a mask for kernels, and all of it in one, [b|1, h|1, t|1, s|1]."""
     if visible is None and bias is None and causal is None and not may_be_empty:
         return Mask(rows), None  # every query row reads: nothing to look for
     for name, given in (("visible", visible), ("bias", bias)):

@@ -1,6 +1,6 @@
 """Fold query sequences and heads onto the query axis, so that each key is met once.
 
-    query [b, h, t, d] -> [m, g, n·r·t, d]   (n query sequences per memory, r = h / g heads per key head)
+    query [b, h, t, d] -> [m, g, n·r·t, d],   n query sequences a memory, r = h / g heads a key head
 
 Masks follow, and a folded result unfolds the same way back. It obeys the law of sharing: the same
 numbers as giving each query sequence its own copy of the memory.

@@ -31,6 +31,7 @@ class Fused:
         on_cpu = problem.query.device.type == "cpu"
         bias = problem.mask.bias
         reasons = {
+            "it has no heads of width 0": problem.query.shape[-1] == 0,
             "it has no soft cap": problem.score.softcap is not None,
             "query, key and value must have one dtype": not (
                 problem.query.dtype == problem.key.dtype == problem.value.dtype
@@ -38,7 +39,7 @@ class Fused:
             "key and value must have one head width": (
                 problem.query.shape[-1] != problem.value.shape[-1]
             ),
-            "it has no dropout here: torch would leave its fused path, or hide the weights' total": (
+            "it has no dropout: torch would leave its fused path, or hide the weights' total": (
                 problem.dropout > 0
             ),
             "its bias has no gradient": bias is not None and _needs_gradient(bias),
@@ -64,7 +65,7 @@ class Fused:
         mask, scale = _additive_or_bool(folded), problem.score.scale
         lse = None
         with torch.autocast(query.device.type, enabled=False):
-            if problem.wants_lse and problem.key.shape[2]:
+            if problem.wants_lse and query.numel() and key.numel():  # torch divides by 0 on 0 rows
                 if mask is not None and mask.dtype == torch.bool:
                     mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
                 read, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -107,7 +108,7 @@ def _additive_or_bool(folded: Folded) -> Tensor | None:
 
 def _finish(lse: Tensor | None, read: Tensor, folded: Folded) -> Tensor:
     """Add what the softmax does not see, and mark empty rows; [m, g, n·r·t] -> [..., 1]."""
-    if lse is None:  # a memory of length 0
+    if lse is None:  # no query rows, or a memory of length 0
         return read.new_full((*read.shape[:-1], 1), -torch.inf)
     finished = lse[..., None]
     if folded.offset is not None:

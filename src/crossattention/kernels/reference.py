@@ -64,7 +64,9 @@ def score(problem: Problem) -> tuple[Tensor, Tensor]:
     dtype = _wide(problem)
     hidden = _hidden(problem)
     key = _per_query(problem.key, problem).to(dtype).masked_fill(hidden[..., None], 0)
-    scores = (problem.query.to(dtype)[..., None, :] * key).sum(-1)  # [b, h, t, s, d] -> [b, h, t, s]
+    scores = (problem.query.to(dtype)[..., None, :] * key).sum(
+        -1
+    )  # [b, h, t, s, d] -> [b, h, t, s]
     if problem.score.offset is not None:
         scores = scores + problem.score.offset.to(dtype)
     scores = scores * problem.score.scale
@@ -97,7 +99,9 @@ def _hidden(problem: Problem) -> Tensor:
     b, _, h, _, t, s, _, _ = problem.sizes
     visible = torch.ones(b, h, t, s, dtype=torch.bool, device=problem.query.device)
     if problem.mask.rows is not None:
-        rows = problem.mask.rows if problem.owner is None else problem.mask.rows[problem.owner.index]
+        rows = (
+            problem.mask.rows if problem.owner is None else problem.mask.rows[problem.owner.index]
+        )
         visible = visible & rows[:, None, None, :]  # [b, s] -> [b, 1, 1, s]
     if problem.mask.visible is not None:
         visible = visible & problem.mask.visible

@@ -2,6 +2,7 @@
 
 from crossattention.nn.block import CrossBlock, DecoderBlock, EncoderBlock, FeedForward
 from crossattention.nn.cross_attention import CrossAttention
+from crossattention.nn.from_torch import from_torch
 from crossattention.nn.null_row import NullRow
 from crossattention.nn.self_attention import Cache, SelfAttention
 
@@ -14,4 +15,5 @@ __all__ = [
     "FeedForward",
     "NullRow",
     "SelfAttention",
+    "from_torch",
 ]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn.cross_attention import CrossAttention
+from crossattention.nn.initialise import initialise
 from crossattention.nn.self_attention import Cache, SelfAttention
 
 
@@ -33,9 +34,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.expand = nn.Linear(width, hidden)
         self.contract = nn.Linear(hidden, width)
-        for linear in (self.expand, self.contract):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        initialise(self)
 
     def forward(self, stream: Tensor) -> Tensor:
         """Map `[..., c]` to `[..., c]`."""

@@ -17,14 +17,16 @@ from torch import Tensor, nn
 
 from crossattention.attention.attend import read
 from crossattention.attention.door import check_dropout
-from crossattention.errors import ContractError, complaint, describe
+from crossattention.content import Content, Stamp
 from crossattention.kernels.contract import Kernel, Problem, Score
 from crossattention.kernels.matmul import weights
-from crossattention.memory import Content, Memory, Stamp
+from crossattention.memory import Memory
 from crossattention.nn import raw
-from crossattention.nn.form import choose_form, form_costs
+from crossattention.nn.form import choose_form, form_costs, rows_of
+from crossattention.nn.initialise import initialise
 from crossattention.nn.null_row import NullRow
 from crossattention.nn.pose import answer, only_heads, pose
+from crossattention.nn.sizes import Sizes
 from crossattention.nn.stamp import next_number, stamp_of
 
 
@@ -43,10 +45,8 @@ class CrossAttention(nn.Module):
         dropout: probability that a weight is dropped in training.
 
     Submodules that may be replaced: `query_projection`, `key_projection`, `value_projection`,
-    `output_projection`, `query_norm`, `key_norm` (both `nn.Identity`), `null_row` (None, or a
-    `NullRow`). Attributes: `scale` (d^-½), `softcap` (None), `kernel` ("auto").
-
-    Projection weights start Xavier-uniform and biases at 0.
+    `output_projection` (Xavier-uniform, biases 0), `query_norm`, `key_norm` (`nn.Identity`),
+    `null_row` (None). Attributes that may be set: `scale` (d^-½), `softcap` (None), `kernel`.
 
     Differs from `torch.nn.MultiheadAttention`: masks say what is visible; the memory can be kept;
     maps never change the path; an empty row is unchanged by the layer instead of NaN.
@@ -70,26 +70,22 @@ class CrossAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.width, self.heads = width, heads
-        self.memory_heads = heads if memory_heads is None else memory_heads
-        _check_sizes(width, heads, self.memory_heads, key_width)
-        self.key_width = width // heads if key_width is None else key_width
-        self.value_width = self.key_width if value_width is None else value_width
-        widths = (memory_width,) * 2 if not isinstance(memory_width, tuple) else memory_width
-        self.memory_widths = tuple(width if each is None else each for each in widths)
+        head_widths = (key_width, value_width)
+        self.sizes = sizes = Sizes.of(width, heads, memory_width, head_widths, memory_heads)
         self.dropout = check_dropout(dropout)
-        self.scale, self.softcap = self.key_width**-0.5, None
+        self.scale: float = sizes.key_width**-0.5
+        self.softcap: float | None = None
         self.kernel: str | Kernel = "auto"
-        keys, values = self.memory_heads * self.key_width, self.memory_heads * self.value_width
-        self.query_projection: nn.Module = nn.Linear(width, heads * self.key_width, bias)
-        self.key_projection: nn.Module = nn.Linear(self.memory_widths[0], keys, bias)
-        self.value_projection: nn.Module = nn.Linear(self.memory_widths[1], values, bias)
-        self.output_projection: nn.Module = nn.Linear(heads * self.value_width, width, bias)
+        (d, e), g = (sizes.key_width, sizes.value_width), sizes.memory_heads
+        self.query_projection: nn.Module = nn.Linear(width, heads * d, bias)
+        self.key_projection: nn.Module = nn.Linear(sizes.memory_widths[0], g * d, bias)
+        self.value_projection: nn.Module = nn.Linear(sizes.memory_widths[1], g * e, bias)
+        self.output_projection: nn.Module = nn.Linear(heads * e, width, bias)
         self.query_norm: nn.Module = nn.Identity()
         self.key_norm: nn.Module = nn.Identity()
         self.null_row: NullRow | None = None
         self.number = next_number()
-        _initialise(self)
+        initialise(self)
 
     def remember(
         self,
@@ -117,32 +113,17 @@ class CrossAttention(nn.Module):
         >>> layer.remember(torch.randn(1, 5, 8), queries=1).contents[layer.number].key is None
         True
         """
-        memory = rows if isinstance(rows, Memory) else Memory.of(rows, lengths, value_rows)
-        key_rows = memory.rows
-        if key_rows is None:
-            do = "make the memory from rows again"
-            raise ContractError(complaint("rows", "still there", "a memory without rows", do))
-        other_rows = key_rows if memory.value_rows is None else memory.value_rows
-        for name, given, width in (
-            ("rows", key_rows, self.memory_widths[0]), ("value_rows", other_rows, self.memory_widths[1])
-        ):  # fmt: skip
-            if given.shape[-1] != width:
-                want = f"of width {width}, the layer's memory_width"
-                raise ContractError(complaint(name, want, f"shape {list(given.shape)}",
-                                              "check which stream is read"))  # fmt: skip
-        stamp = self._stamp()
+        memory = Memory.of(rows, lengths, value_rows)
+        key_rows, other_rows = rows_of(memory, self.sizes)
         refused = raw.refusals(self.key_projection, self.value_projection, self.key_norm)
-        costs = form_costs(
-            memory.size[1] * self.width if queries is None else queries, memory.size[1],
-            (self.heads, self.memory_heads), (self.key_width, self.value_width), self.memory_widths,
-        )  # fmt: skip
+        costs = form_costs(queries, memory.size[1], self.sizes)
         if choose_form(form, costs, refused) == "raw":
-            return memory.written(self.number, Content(stamp))
-        key = self.key_norm(self._split(self.key_projection(key_rows), self.memory_heads))
-        value = self._split(self.value_projection(other_rows), self.memory_heads)
+            return memory.written(self.number, Content(self._stamp()))
+        key = self.key_norm(self._split(self.key_projection(key_rows), self.sizes.memory_heads))
+        value = self._split(self.value_projection(other_rows), self.sizes.memory_heads)
         if not torch.is_grad_enabled():  # many reads lie ahead: let each find its rows in order
             key, value = key.contiguous(), value.contiguous()
-        return memory.written(self.number, Content(stamp, key, value))
+        return memory.written(self.number, Content(self._stamp(), key, value))
 
     def forward(
         self,
@@ -162,7 +143,7 @@ class CrossAttention(nn.Module):
         Returns:
             `[b, t, c]`; exactly 0 for a row that may read nothing in any head.
         Raises:
-            ContractError: shapes, or a memory that is foreign or stale.
+            ContractError: shapes; a foreign or stale memory.
         """
         problem, content, projected = self._pose(query, memory, visible, bias)
         value = self._read(problem, content, projected)
@@ -198,22 +179,14 @@ class CrossAttention(nn.Module):
         shown = weights(problem) * (lse - whole).exp()[..., None]
         return shown if heads is None else shown[:, list(heads)]
 
-    def extra_repr(self) -> str:
-        """Name the sizes when the layer is printed."""
-        sizes = f"width={self.width}, heads={self.heads}, memory_heads={self.memory_heads}"
-        return f"{sizes}, key_width={self.key_width}, value_width={self.value_width}"
-
     def _pose(
         self, query: Tensor, memory: Tensor | Memory, visible: Tensor | None, bias: Tensor | None
     ) -> tuple[Problem, Content, Tensor]:
-        if query.dim() != 3 or query.shape[-1] != self.width:
-            do = "project the stream to the layer's width first"
-            want = f"[b, t, {self.width}]"
-            raise ContractError(complaint("query", want, f"shape {list(query.shape)}", do))
+        self.sizes.check_query(query)
         if not isinstance(memory, Memory):
             memory = self.remember(memory, queries=query.shape[1])
         content = memory.content(self.number, self._stamp())
-        projected = self.query_norm(self._split(self.query_projection(query), self.heads))
+        projected = self.query_norm(self._split(self.query_projection(query), self.sizes.heads))
         score = Score(self.scale, self.softcap)
         posed = pose(projected, memory, content, self.key_projection, score, visible, bias)
         return replace(posed, dropout=self.dropout if self.training else 0.0), content, projected
@@ -222,7 +195,7 @@ class CrossAttention(nn.Module):
         """Compute the heads' values, [b, h, t, e]."""
         wants_lse = self.null_row is not None
         reading = read(replace(problem, wants_lse=wants_lse), self.kernel)
-        value = answer(reading, problem, content, self.value_projection, self.memory_heads)
+        value = answer(reading, problem, content, self.value_projection, self.sizes.memory_heads)
         if self.null_row is None:
             return value
         parts = (value, reading.lse_or_raise())
@@ -234,21 +207,3 @@ class CrossAttention(nn.Module):
 
     def _split(self, stream: Tensor, heads: int) -> Tensor:
         return stream.unflatten(-1, (heads, -1)).transpose(1, 2)  # [b, t, h·d] -> [b, h, t, d]
-
-
-def _initialise(layer: CrossAttention) -> None:
-    for module in layer.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-
-
-def _check_sizes(width: int, heads: int, memory_heads: int, key_width: int | None) -> None:
-    if heads < 1 or memory_heads < 1 or heads % memory_heads:
-        given = f"{heads} heads over {memory_heads} memory heads"
-        do = "each memory head serves the same number of query heads"
-        raise ContractError(complaint("heads", "a multiple of memory_heads", given, do))
-    if key_width is None and width % heads:
-        given = f"width {width} over {heads} heads"
-        raise ContractError(complaint("width", "a multiple of heads", given, "or pass key_width"))

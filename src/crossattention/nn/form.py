@@ -9,28 +9,33 @@ while N is small (about c / h for long memories), projected afterwards.
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from crossattention.errors import ContractError, complaint, describe
+from crossattention.memory import Memory
+from crossattention.nn.sizes import Sizes
 
 FORMS = ("auto", "projected", "raw")
 
 
-def form_costs(
-    queries: int, rows: int, heads: tuple[int, int], head_widths: tuple[int, int],
-    memory_widths: tuple[int, int],
-) -> dict[str, int]:  # fmt: skip
+def form_costs(queries: int | None, rows: int, sizes: Sizes) -> dict[str, int]:
     """Count the multiply-adds of each form for one memory.
 
     Args:
-        queries: N. rows: s. heads: (h, g). head_widths: (d, e). memory_widths: (c_k, c_v).
+        queries: N; None expects many: as many as there are numbers in the rows.
+        rows: s.
+        sizes: those of the layer.
 
-    >>> form_costs(1, 100, (8, 8), (64, 64), (512, 512))
+    >>> form_costs(1, 100, Sizes.of(512, 8, None, (None, None), None))
     {'projected': 52531200, 'raw': 1343488}
     """
-    (h, g), (d, e), (c_k, c_v) = heads, head_widths, memory_widths
-    maps = c_k * d + c_v * e
+    h, g, d, e = sizes.heads, sizes.memory_heads, sizes.key_width, sizes.value_width
+    key_rows, value_rows = sizes.memory_widths
+    maps = key_rows * d + value_rows * e
+    many = rows * sizes.width if queries is None else queries
     return {
-        "projected": rows * g * maps + queries * rows * h * (d + e),
-        "raw": queries * h * maps + queries * rows * h * (c_k + c_v),
+        "projected": rows * g * maps + many * rows * h * (d + e),
+        "raw": many * h * maps + many * rows * h * (key_rows + value_rows),
     }
 
 
@@ -56,3 +61,27 @@ def choose_form(form: str, costs: dict[str, int], refusals: list[str]) -> str:
     if form == "auto":
         return "raw" if not refusals and costs["raw"] < costs["projected"] else "projected"
     return form
+
+
+def rows_of(memory: Memory, sizes: Sizes) -> tuple[Tensor, Tensor]:
+    """Give the rows that a layer's keys and values come from, [m, s, c_k] and [m, s, c_v].
+
+    Raises:
+        ContractError: the memory no longer holds rows, or rows of another width.
+
+    >>> import torch
+    >>> sizes = Sizes.of(8, 2, (5, 5), (None, None), None)
+    >>> rows_of(Memory.of(torch.ones(2, 3, 5)), sizes)[1].shape
+    torch.Size([2, 3, 5])
+    """
+    if memory.rows is None:
+        do = "make the memory from rows again"
+        raise ContractError(complaint("rows", "still there", "a memory without rows", do))
+    other = memory.rows if memory.value_rows is None else memory.value_rows
+    named = (("rows", memory.rows), ("value_rows", other))
+    for (name, given), width in zip(named, sizes.memory_widths, strict=True):
+        if given.shape[-1] != width:
+            want = f"of width {width}, the layer's memory_width"
+            shape = f"shape {list(given.shape)}"
+            raise ContractError(complaint(name, want, shape, "check which stream is read"))
+    return memory.rows, other

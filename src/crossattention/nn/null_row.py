@@ -1,6 +1,7 @@
 """A null row: a learned key and value that every query may always read.
 
-    value = (exp(lse) · read + exp(score) · null) / (exp(lse) + exp(score)),   score = cap(scale · q·k)
+    value = (exp(lse) · read + exp(score) · null) / (exp(lse) + exp(score))
+    score = cap(scale · q·k)
 
 It gives a query somewhere to rest when nothing in the memory fits, and makes no row empty. It is
 merged with what was read, so it works with every form and kernel and copies no key. Dropout acts

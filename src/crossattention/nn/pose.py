@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from crossattention.attention.door import build_mask, clear_unread
+from crossattention.content import Content
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Reading, Score
-from crossattention.memory import Content, Memory
+from crossattention.memory import Memory
 from crossattention.nn import raw
 
 
@@ -40,7 +41,9 @@ def pose(
         ContractError: another number of query sequences than read the memory; masks.
 
     >>> memory = Memory.of(torch.ones(1, 5, 4))
-    >>> pose(torch.ones(1, 2, 3, 2), memory, Content(()), nn.Linear(4, 4), Score(1.0), None, None).sizes
+    >>> pose(
+    ...     torch.ones(1, 2, 3, 2), memory, Content(()), nn.Linear(4, 4), Score(1.0), None, None
+    ... ).sizes
     (1, 1, 2, 1, 3, 5, 4, 4)
     """
     b, h, t, d = query.shape
@@ -87,7 +90,13 @@ def answer(
         total = reading.value.new_ones(reading.value.shape[:3])
         if problem.mask.reads is not None:
             total = total.masked_fill(~problem.mask.reads[..., 0], 0)
-    return raw.map_average(reading, value_projection, heads, total)
+    mapped = raw.map_average(reading, value_projection, heads, total)
+    offset = problem.score.offset
+    if offset is None or not offset.requires_grad:
+        return mapped
+    # Where only the softmax sees the key bias it has no effect. It keeps its place in the graph,
+    # so that its gradient is the exact zero of the projected form and not a missing one.
+    return mapped + torch.zeros_like(offset).where(torch.ones_like(offset).bool(), offset)
 
 
 def only_heads(problem: Problem, heads: Sequence[int]) -> Problem:
@@ -110,7 +119,9 @@ def only_heads(problem: Problem, heads: Sequence[int]) -> Problem:
         query=problem.query[:, kept],
         key=problem.key[:, memory_heads],
         value=problem.value[:, memory_heads],
-        mask=replace(mask, visible=each(mask.visible), bias=each(mask.bias), reads=each(mask.reads)),
+        mask=replace(
+            mask, visible=each(mask.visible), bias=each(mask.bias), reads=each(mask.reads)
+        ),
         score=replace(score, offset=None if score.offset is None else score.offset[:, kept]),
     )
 

@@ -8,7 +8,7 @@ beams by `select`. Step by step equals all at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,17 @@ from crossattention.attention.attend import read
 from crossattention.attention.door import build_mask, check_dropout
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Kernel, Problem, Score
+from crossattention.nn.initialise import initialise
 
 
 @dataclass(frozen=True)
 class Cache:
     """Keys and values of the rows so far: [b, h, capacity, d] each, of which `length` are filled.
 
-    A frozen value: `extended` writes into spare rows and returns a longer cache. Extend each cache
-    once; to branch, `select` first.
+    A value: `extended` writes into spare rows and returns a longer cache, and the old one stays
+    valid. `written` is shared by all caches over one storage; a cache that is extended a second
+    time finds its spare rows taken and copies first. (A compiled graph does not look: there,
+    extend each cache once.)
 
     >>> Cache.empty(torch.zeros(2, 3, 1, 4), capacity=8).length
     0
@@ -33,6 +36,7 @@ class Cache:
     key: Tensor
     value: Tensor
     length: int
+    written: list[int] = field(default_factory=lambda: [0])
 
     @classmethod
     def empty(cls, like: Tensor, capacity: int) -> Cache:
@@ -53,14 +57,18 @@ class Cache:
         (5, True)
         """
         end = self.length + key.shape[2]
-        kept_key, kept_value = self.key, self.value
+        kept_key, kept_value, written = self.key, self.value, self.written
         if end > kept_key.shape[2]:
             spare = max(end, 2 * kept_key.shape[2]) - kept_key.shape[2]
             kept_key = nn.functional.pad(kept_key, (0, 0, 0, spare))  # [b, h, capacity, d] grows
             kept_value = nn.functional.pad(kept_value, (0, 0, 0, spare))
+            written = [end]
+        elif not torch.compiler.is_compiling() and written[0] != self.length:
+            kept_key, kept_value, written = kept_key.clone(), kept_value.clone(), [end]
+        written[0] = end
         kept_key[:, :, self.length : end] = key
         kept_value[:, :, self.length : end] = value
-        return Cache(kept_key, kept_value, end)
+        return Cache(kept_key, kept_value, end, written)
 
     def select(self, index: Tensor) -> Cache:
         """Keep the sequences named by `index` [b'], in its order: how the past follows beams.
@@ -68,7 +76,7 @@ class Cache:
         >>> Cache.empty(torch.zeros(2, 3, 1, 4), 8).select(torch.tensor([1, 1, 0])).key.shape[0]
         3
         """
-        return Cache(self.key[index], self.value[index], self.length)
+        return Cache(self.key[index], self.value[index], self.length, [self.length])
 
 
 class SelfAttention(nn.Module):
@@ -87,9 +95,7 @@ class SelfAttention(nn.Module):
     torch.Size([1, 5, 8])
     """
 
-    def __init__(
-        self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         if heads < 1 or width % heads:
             given = f"width {width} over {heads} heads"
@@ -100,10 +106,7 @@ class SelfAttention(nn.Module):
         self.kernel: str | Kernel = "auto"
         self.projection: nn.Module = nn.Linear(width, 3 * width, bias)
         self.output_projection: nn.Module = nn.Linear(width, width, bias)
-        for linear in (self.projection, self.output_projection):
-            nn.init.xavier_uniform_(linear.weight)
-            if bias:
-                nn.init.zeros_(linear.bias)
+        initialise(self)
 
     def forward(
         self, stream: Tensor, *, readable: Tensor | None = None, causal: bool = False

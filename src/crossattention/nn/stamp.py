@@ -17,7 +17,7 @@ from torch import nn
 from torch.autograd.graph import increment_version
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from crossattention.memory import Stamp
+from crossattention.content import Stamp
 
 _numbers = count()
 

@@ -1,7 +1,20 @@
 """Encoder-decoder models: a shape, a model, and searches that share one memory."""
 
 from crossattention.seq2seq.config import Config
+from crossattention.seq2seq.hypothesis import Hypothesis
 from crossattention.seq2seq.model import EncoderDecoder
+from crossattention.seq2seq.options import BeamOptions, SampleOptions
+from crossattention.seq2seq.search import beam, greedy, sample
 from crossattention.seq2seq.state import State
 
-__all__ = ["Config", "EncoderDecoder", "State"]
+__all__ = [
+    "BeamOptions",
+    "Config",
+    "EncoderDecoder",
+    "Hypothesis",
+    "SampleOptions",
+    "State",
+    "beam",
+    "greedy",
+    "sample",
+]

@@ -1,6 +1,6 @@
 """Tokens to rows: a scaled embedding plus positions, tied to the output projection.
 
-    x_t = √c · E[token_t] + P[t],   P sinusoidal (Vaswani et al. 2017, section 3.5) or learned
+x_t = √c · E[token_t] + P[t],   P sinusoidal (Vaswani et al. 2017, section 3.5) or learned
 """
 
 from __future__ import annotations

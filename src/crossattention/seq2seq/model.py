@@ -18,6 +18,7 @@ from crossattention.memory import Memory
 from crossattention.nn.block import DecoderBlock, EncoderBlock
 from crossattention.seq2seq.config import Config
 from crossattention.seq2seq.embedding import Embedding
+from crossattention.seq2seq.save import StrPath, fill, read_model, write_model
 from crossattention.seq2seq.state import State
 
 Heads = tuple[tuple[int, int], ...]
@@ -146,6 +147,19 @@ class EncoderDecoder(nn.Module):
             return (self.config.alignment,)
         layer = max(self.config.decoder_layers - 2, 0)
         return tuple((layer, head) for head in range(self.config.heads))
+
+    def save(self, folder: StrPath, *, dtype: torch.dtype | None = None) -> None:
+        """Write `config.json` and `model.safetensors`; `dtype` stores weights narrower, say."""
+        write_model(folder, self.config, self.state_dict(), dtype)
+
+    @classmethod
+    def load(cls, folder: StrPath) -> EncoderDecoder:
+        """Read a saved model, ready for use: in evaluation mode, half precision as float32."""
+        config, tensors = read_model(folder)
+        with torch.random.fork_rng(devices=()):  # weights are read: drawing them leaves no trace
+            model = cls(config)
+        fill(model, tensors)
+        return model.eval()
 
     def _run(
         self, tokens: Tensor, memory: Memory, state: State | None, shown: Heads

@@ -3,15 +3,17 @@
     p(target word i, its source word j) = p(j | i) * t(target_i | source_j)
     p(j | i) = (1 - null) * exp(-tension * |i/m - j/n|) / Z_i   for a word,   null   for "no word"
 
-IBM Model 1 (Brown et al. 1993; a flat p(j | i)) prepares t; then the diagonal prior sharpens it (Dyer, Chahuneau
-& Smith 2013, who also give the tension and null weight kept here). Expectation-maximisation over flat arrays: each
-possible link of each pair is one cell, and pairs of one shape lie together so that a block is a view.
+IBM Model 1 (Brown et al. 1993; a flat p(j | i)) prepares t; then the diagonal prior sharpens it
+(Dyer, Chahuneau & Smith 2013, who also give the tension and null weight kept here).
+Expectation-maximisation over flat arrays: each possible link of each pair is one cell, and pairs of
+one shape lie together so that a block is a view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +50,8 @@ def best_sources(
         progress: told the part done, 0 to 1.
 
     Returns:
-        For each block of pairs, the source position of each target word `[pair, target]`; -1 is no word.
+        For each block of pairs, the source position of each target word `[pair, target]`; -1 is no
+        word.
 
     >>> words = [np.array([0, 1]), np.array([0]), np.array([1])]
     >>> [best.tolist() for block, best in best_sources(words, words) if block.target == 2]
@@ -74,7 +77,7 @@ def best_sources(
             if step < 2 * iterations:
                 view /= view.sum(axis=2, keepdims=True)
         if step < 2 * iterations:
-            table = _normalised(np.bincount(entry, scores, len(keys)), owner)
+            table = _normalised(_sums(entry, scores, len(keys)), owner)
         progress((step + 1) / (2 * iterations + 1))
     return [
         (b, scores[i:j].reshape(len(b.rows), b.target, b.source + 1).argmax(axis=2) - 1)
@@ -91,11 +94,12 @@ def _blocks(source: list[Ints], target: list[Ints]) -> list[Block]:
 
 
 def _cells(block: Block, source: list[Ints], target: list[Ints], vocabulary: int) -> Ints:
-    """Number the (source word, target word) of each cell `[pair, target, 1 + source]`; column 0 is no word."""
+    """Number each cell's word pair `[pair, target, 1 + source]`; column 0 is no word."""
     sources = np.stack([source[row] for row in block.rows]) + 1
     sources = np.pad(sources, ((0, 0), (1, 0)))
     targets = np.stack([target[row] for row in block.rows])
-    return sources[:, None, :] * vocabulary + targets[:, :, None]
+    cells: Ints = sources[:, None, :] * vocabulary + targets[:, :, None]
+    return cells
 
 
 def _flat(block: Block) -> Floats:
@@ -111,15 +115,19 @@ def _diagonal(block: Block) -> Floats:
 
 
 def _normalised(counts: npt.NDArray[np.float64], owner: npt.NDArray[np.int32]) -> Floats:
-    """Turn expected counts into t(target | source), by the mean of the logarithm under a sparse prior."""
-    totals = np.bincount(owner, counts + PRIOR)
+    """Turn counts into t(target | source): exp of the mean logarithm under a sparse prior."""
+    totals = _sums(owner, counts + PRIOR, 0)
     log_share = _digamma(counts + PRIOR) - _digamma(totals)[owner]
     return np.exp(log_share).astype(np.float32)
 
 
+def _sums(entry: npt.NDArray[Any], weights: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
+    return np.bincount(entry, weights, size).astype(np.float64, copy=False)
+
+
 def _digamma(value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """d/dx log gamma(x), by recurrence to x + 6 and the asymptotic series (Abramowitz & Stegun 6.3.18)."""
-    shift = sum(1.0 / (value + k) for k in range(6))
+    """d/dx log gamma(x): recurrence to x + 6, then Abramowitz & Stegun 6.3.18."""
+    shift = np.sum([1.0 / (value + k) for k in range(6)], axis=0)
     x = value + 6.0
     inverse = 1.0 / (x * x)
     series = inverse * (1 / 12 - inverse * (1 / 120 - inverse / 252))

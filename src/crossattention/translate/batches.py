@@ -1,7 +1,8 @@
 """Batches of pairs of similar length, in an order that a seed and an epoch fix.
 
-Pairs are sorted by length with chance among equals, cut where `pairs * longest sentence` would pass the budget, and the
-batches shuffled; so batch k of an epoch is the same in every run, and a run resumes in the middle of one.
+Pairs are sorted by length with chance among equals, cut where `pairs * longest sentence` would pass
+the budget, and the batches shuffled; so batch k of an epoch is the same in every run, and a run
+resumes in the middle of one.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class Batch(NamedTuple):
         source_lengths: `[b]`, the end token included.
         target_in: `[b, t]`, begin and the sentence.
         target_out: `[b, t]`, the sentence and end; padding has id 0 and teaches nothing.
-        links: `[b, t, s]` or None. Row i is what the reading head should see after target_in[i]: a distribution over source
-            tokens that sums to 1, or all zero where there is nothing to learn (begin, padding).
+        links: `[b, t, s]` or None. Row i is what the reading head should see after target_in[i]: a
+            distribution over source tokens that sums to 1, or all zero where there is nothing to
+            learn (begin, padding).
     """
 
     source: torch.Tensor
@@ -74,10 +76,10 @@ def plan_batches(corpus: Corpus, budget: int, seed: int, epoch: int) -> list[Int
     return [batches[at] for at in chance.permutation(len(batches))]
 
 
-def stream(corpus: Corpus, budget: int, seed: int, start: tuple[int, int], epochs: int) -> Iterator[
-    tuple[int, int, Batch]
-]:
-    """Yield (epoch, batch number, batch) from `start` = (epoch, batch number) to the end of the last epoch."""
+def stream(
+    corpus: Corpus, budget: int, seed: int, start: tuple[int, int], epochs: int
+) -> Iterator[tuple[int, int, Batch]]:
+    """Yield (epoch, number, batch) from `start` = (epoch, number) to the last epoch."""
     first_epoch, first_batch = start
     for epoch in range(first_epoch, epochs):
         plan = plan_batches(corpus, budget, seed, epoch)
@@ -108,8 +110,13 @@ def collate(corpus: Corpus, pairs: Ints) -> Batch:
             ends = corpus.links.source[part], corpus.links.target[part]
             block = _token_links(source_words, target_words, *ends)
             links[row, 1 : len(target_ids) + 1, : len(source_ids) + 1] = block
-    tensors = [torch.from_numpy(a) for a in (source, sources, target_in, target_out)]
-    return Batch(*tensors, None if links is None else torch.from_numpy(links))
+    return Batch(
+        torch.from_numpy(source),
+        torch.from_numpy(sources),
+        torch.from_numpy(target_in),
+        torch.from_numpy(target_out),
+        None if links is None else torch.from_numpy(links),
+    )
 
 
 def _token_links(
@@ -118,9 +125,13 @@ def _token_links(
     linked_source: npt.NDArray[np.int16],
     linked_target: npt.NDArray[np.int16],
 ) -> npt.NDArray[np.float32]:
-    """Spread word links over sub-words `[target tokens, source tokens + 1]`; an unlinked word reads the end."""
-    words = np.zeros((target_words.max(initial=-1) + 1, source_words.max(initial=-1) + 1), np.float32)
+    """Spread word links over sub-words `[target, source + 1]`; unlinked words read the end."""
+    words = np.zeros(
+        (target_words.max(initial=-1) + 1, source_words.max(initial=-1) + 1), np.float32
+    )
     words[linked_target, linked_source] = 1
-    tokens = words[target_words][:, source_words]  # [words, words] -> [target tokens, source tokens]
+    tokens = words[target_words][
+        :, source_words
+    ]  # [words, words] -> [target tokens, source tokens]
     total = tokens.sum(axis=1, keepdims=True)
     return np.concatenate([tokens / np.maximum(total, 1), total == 0], axis=1, dtype=np.float32)

@@ -1,7 +1,7 @@
 """Everything a run needs to go on as if it had never stopped, in one file written in one step.
 
-Tensors lie in safetensors under `model.`, `average.` and `optimizer.`; where the run stands is JSON in its header.
-The learning rate is a function of the step and needs no record.
+Tensors lie in safetensors under `model.`, `average.` and `optimizer.`; where the run stands is JSON
+in its header. The learning rate is a function of the step and needs no record.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Side:
-    """Sentences of one language: `ids` and `words` (the word index of each token) from `starts[i]` on."""
+    """Sentences of one language: `ids` and `words` (the word index of each token) from `starts[i]`
+    on."""
 
     starts: npt.NDArray[np.int64]
     ids: Ids

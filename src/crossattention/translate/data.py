@@ -1,7 +1,8 @@
 """Read sentence pairs from a file, count what cannot be read, and say which file it was.
 
-One pair a line, `English<TAB>French`, UTF-8, plain or gzip; columns after the second are ignored (newer
-Tatoeba exports hold the attribution there). A bad line is reported with its number and reason, never fatal.
+One pair a line, `English<TAB>French`, UTF-8, plain or gzip; columns after the second are ignored
+(newer Tatoeba exports hold the attribution there). A bad line is reported with its number and
+reason, never fatal.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """The training loop: one step a batch, one judgement an epoch, checkpoints in between.
 
-Lightning places model and batches on the machine's device and precision; the order of batches, the learning rate, the
-moving average of the weights (Polyak & Juditsky 1992) and checkpoints are ours, so that a run resumes exactly.
+Lightning places model and batches on the machine's device and precision; the order of batches, the
+learning rate, the moving average of the weights (Polyak & Juditsky 1992) and checkpoints are ours,
+so that a run resumes exactly.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,15 @@ import lightning
 import torch
 
 from crossattention.seq2seq import EncoderDecoder
+from crossattention.translate.average import follow, lent
 from crossattention.translate.batches import Batch
 from crossattention.translate.checkpoint import Position, load_checkpoint, save_checkpoint
+from crossattention.translate.curve import extend_curve, trim_curve
 from crossattention.translate.judge import TranslateFn, bleu_of
 from crossattention.translate.objective import losses
 from crossattention.translate.optimizer import build_optimizers, rate_at
 from crossattention.translate.options import Progress, Report, TrainOptions
+from crossattention.translate.quiet import quiet_lightning
 from crossattention.translate.tokenizer import Tokenizer
 
 Batches = Callable[[tuple[int, int]], Iterable[tuple[int, int, Batch]]]
@@ -32,7 +33,7 @@ Batches = Callable[[tuple[int, int]], Iterable[tuple[int, int, Batch]]]
 
 @dataclass(frozen=True)
 class Fit:
-    """What the loop needs besides a model: options, held-out sentences with references, total steps."""
+    """What the loop needs besides a model."""
 
     options: TrainOptions
     tokenizer: Tokenizer
@@ -57,9 +58,9 @@ def fit(run: Fit, model: EncoderDecoder, batches: Batches) -> Position:
     checkpoint = loop.out / "checkpoint.safetensors"
     if run.options.resume and checkpoint.exists():
         loop.position = load_checkpoint(checkpoint, model, loop.average, loop.built)
-    _trim_curve(loop.out / "curve.jsonl", loop.position.step)
+    trim_curve(loop.out / "curve.jsonl", loop.position.step)
     if loop.position.stale < run.options.patience:
-        with _quiet_lightning():
+        with quiet_lightning():
             trainer = lightning.Trainer(
                 max_epochs=1,
                 accelerator="auto",
@@ -71,9 +72,12 @@ def fit(run: Fit, model: EncoderDecoder, batches: Batches) -> Position:
                 enable_model_summary=False,
             )
             start = (loop.position.epoch, loop.position.batch)
-            trainer.fit(loop, train_dataloaders=batches(start))
-            if trainer.interrupted:
-                raise KeyboardInterrupt
+            try:
+                trainer.fit(loop, train_dataloaders=batches(start))
+            except SystemExit as stop:  # how lightning ends on a signal
+                raise KeyboardInterrupt from stop
+        if loop.position.step >= run.steps and loop.position.epoch < run.options.epochs:
+            loop.judge()  # the run was stopped between its last step and its last judgement
     return loop.position
 
 
@@ -98,8 +102,10 @@ class _Loop(lightning.LightningModule):
     def training_step(self, item: tuple[int, int, Batch], index: int) -> None:
         options, position = self.run.options, self.position
         epoch, number, batch = item
+        if self.trainer.should_stop:
+            return
         if epoch > position.epoch:  # the batch before was the last of its epoch
-            self._judge()
+            self.judge()
             if self.trainer.should_stop:
                 return
         found = losses(self.model, batch, options.smoothing)
@@ -117,13 +123,12 @@ class _Loop(lightning.LightningModule):
         for optimizer in self.trainer.strategy.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        keep = min(options.average, (1 + position.step) / (10 + position.step))
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.model.parameters()], 1 - keep)
+        follow(self.average, self.model, position.step, options.average)
         self._advance(epoch, number, batch, found, rate)
 
     def on_train_end(self) -> None:
         if not self.trainer.should_stop and self.position.step >= self.run.steps:
-            self._judge()
+            self.judge()
 
     def _advance(self, epoch: int, number: int, batch: Batch, found: Any, rate: float) -> None:
         """Count the step, write and report it, and keep a checkpoint now and then."""
@@ -135,7 +140,7 @@ class _Loop(lightning.LightningModule):
         line = {"step": position.step, "epoch": epoch, "loss": found.translation.item()}
         if found.alignment is not None:
             line["alignment"] = found.alignment.item()
-        _append(self.out / "curve.jsonl", line | {"rate": rate, "tokens": tokens})
+        extend_curve(self.out / "curve.jsonl", line | {"rate": rate, "tokens": tokens})
         mean = position.seconds / position.step
         self.run.report(
             Progress(
@@ -155,11 +160,11 @@ class _Loop(lightning.LightningModule):
         path = self.out / "checkpoint.safetensors"
         save_checkpoint(path, self.model, self.average, self.built, self.position)
 
-    def _judge(self) -> None:
-        """Translate held-out sentences with the moving average, and keep it if it is the best so far."""
+    def judge(self) -> None:
+        """Translate held-out sentences with the moving average; keep it if it is the best."""
         position = self.position
         self._save()  # judging may fail or be stopped; the epoch is not lost
-        with self._averaged():
+        with lent(self.model, self.average):
             sentences = [source for source, _ in self.run.judged]
             found = self.run.translate_fn(self.model, self.run.tokenizer, sentences)
             bleu = bleu_of(found, [known for _, known in self.run.judged])
@@ -167,61 +172,20 @@ class _Loop(lightning.LightningModule):
                 self.model.save(self.out)
         position.stale = 0 if bleu > position.best else position.stale + 1
         position.best = max(position.best, bleu)
-        _append(self.out / "curve.jsonl", {"step": position.step, "bleu": bleu})
-        self.run.report(
-            Progress("judge", 1.0, position.step, position.epoch, bleu=bleu)
-        )
+        extend_curve(self.out / "curve.jsonl", {"step": position.step, "bleu": bleu})
+        self.run.report(Progress("judge", 1.0, position.step, position.epoch, bleu=bleu))
         position.epoch, position.batch = position.epoch + 1, 0
+        now = time.monotonic()
+        position.seconds += now - self.clock
+        self.clock = now
         self._save()
-        if position.stale >= self.run.options.patience:
+        if position.stale >= self.run.options.patience and self.position.step < self.run.steps:
             self.trainer.should_stop = True
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Lend the moving average to the model, in evaluation mode."""
-        own = [p.detach().clone() for p in self.model.parameters()]
-        self._fill(self.average)
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self._fill(own)
-            self.model.train()
-
-    @torch.no_grad()
-    def _fill(self, values: Sequence[torch.Tensor]) -> None:
-        for parameter, value in zip(self.model.parameters(), values, strict=True):
-            parameter.copy_(value)
 
 
 def _bf16(precision: str) -> bool:
     if precision != "auto":
         return precision == "bf16"
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def _trim_curve(path: Path, step: int) -> None:
-    """Drop lines of steps that a resumed run will take again."""
-    if path.exists():
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        kept = [json.dumps(line) + "\n" for line in lines if line["step"] <= step]
-        path.write_text("".join(kept), encoding="utf-8")
-
-
-@contextmanager
-def _quiet_lightning() -> Iterator[None]:
-    """Keep lightning's remarks on hardware out of the run's own reports, for as long as it runs."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

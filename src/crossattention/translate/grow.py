@@ -1,8 +1,9 @@
 """Join two one-way alignments into one set of word links.
 
-Start from the links both directions agree on and grow along neighbours that either direction proposes, as long as
-one of the two words has no link yet (grow-diag; Koehn, Och & Marcu 2003; Och & Ney 2003). All admissible neighbours of
-a round join at once, so the order of scanning plays no part.
+Start from the links both directions agree on and grow along neighbours that either direction
+proposes, as long as one of the two words has no link yet (grow-diag; Koehn, Och & Marcu 2003; Och &
+Ney 2003). All admissible neighbours of a round join at once, so the order of scanning plays no
+part.
 """
 
 from __future__ import annotations

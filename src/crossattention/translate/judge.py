@@ -1,17 +1,18 @@
 """Judge a model by its translations of held-out sentences: BLEU against all references.
 
-A sentence often has several right translations; each distinct source is translated once and compared with all of them
-(Papineni et al. 2002; sacrebleu, Post 2018).
+A sentence often has several right translations; each distinct source is translated once and
+compared with all of them (Papineni et al. 2002; sacrebleu, Post 2018).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-import torch
+from typing import Any
 
 from crossattention.seq2seq import EncoderDecoder
-from crossattention.translate.tokenizer import BEGIN, END, PAD, Tokenizer
+from crossattention.seq2seq.search import greedy
+from crossattention.translate.padding import by_length, padded
+from crossattention.translate.tokenizer import END, Tokenizer
 
 TranslateFn = Callable[[EncoderDecoder, Tokenizer, Sequence[str]], list[str]]
 
@@ -26,54 +27,31 @@ def bleu_of(translations: Sequence[str], references: Sequence[Sequence[str]]) ->
 
     most = max(len(each) for each in references)
     # Each stream holds one reference a sentence; None marks a sentence that has fewer.
-    streams = [[r[k] if k < len(r) else None for r in references] for k in range(most)]
+    streams: list[Any] = [[r[k] if k < len(r) else None for r in references] for k in range(most)]
     return float(BLEU().corpus_score(list(translations), streams).score)
 
 
 def translate_greedily(
-    model: EncoderDecoder, tokenizer: Tokenizer, sentences: Sequence[str], batch: int = 128
+    model: EncoderDecoder, tokenizer: Tokenizer, sentences: Sequence[str], budget: int = 4096
 ) -> list[str]:
-    """Translate each sentence by its likeliest next token, longest sentences first.
+    """Translate each sentence by its likeliest next token.
 
     Args:
         model: in evaluation mode.
         tokenizer: the model's.
         sentences: source texts, none longer than the model's `max_length` tokens.
-        batch: sentences at once.
+        budget: most source tokens at once, padding included.
 
     Returns:
         Translations in the order of the sentences.
     """
-    device = next(model.parameters()).device
+    device = model.embedding.tokens.weight.device
     encoded = [[*tokenizer.encode(text), END] for text in sentences]
-    order = sorted(range(len(encoded)), key=lambda at: -len(encoded[at]))
+    lengths = [len(ids) for ids in encoded]
     found = [""] * len(encoded)
-    for start in range(0, len(order), batch):
-        part = order[start : start + batch]
-        lengths = torch.tensor([len(encoded[at]) for at in part], device=device)
-        source = torch.full((len(part), int(lengths.max())), PAD, device=device)
-        for row, at in enumerate(part):
-            source[row, : len(encoded[at])] = torch.tensor(encoded[at], device=device)
-        for at, ids in zip(part, _greedy(model, source, lengths), strict=True):
-            found[at] = tokenizer.decode(ids)
+    for part in by_length(lengths, budget):
+        source = padded([encoded[at] for at in part], device)
+        written = greedy(model, source, [lengths[at] for at in part])
+        for at, hypothesis in zip(part, written, strict=True):
+            found[at] = tokenizer.decode(hypothesis.tokens)
     return found
-
-
-@torch.inference_mode()
-def _greedy(model: EncoderDecoder, source: torch.Tensor, lengths: torch.Tensor) -> list[list[int]]:
-    memory = model.encode(source, lengths)
-    state = model.start(memory)
-    token = torch.full((len(source), 1), BEGIN, device=source.device)
-    going = torch.ones(len(source), dtype=torch.bool, device=source.device)
-    steps = []
-    limit = min(2 * source.shape[1] + 10, model.config.max_length)
-    for _ in range(limit):
-        rows, state, _ = model.step(token, memory, state)
-        token = model.logits(rows[:, -1]).argmax(dim=-1, keepdim=True)  # [b, 1, c] -> [b, 1]
-        going = going & (token[:, 0] != END)
-        if not going.any():
-            break
-        steps.append(token[:, 0].masked_fill(~going, PAD))
-    if not steps:
-        return [[] for _ in range(len(source))]
-    return [[i for i in row if i != PAD] for row in torch.stack(steps, dim=1).tolist()]

@@ -1,7 +1,7 @@
 """Word links between the two sides of sentence pairs, estimated from the pairs themselves.
 
-Two one-way models, each language reading the other, are joined into one set of links on lower-cased words; these
-teach one attention head where to look (Garg et al. 2019, arXiv:1909.02074).
+Two one-way models, each language reading the other, are joined into one set of links on lower-cased
+words; these teach one attention head where to look (Garg et al. 2019, arXiv:1909.02074).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What training minimises: surprise at the next token, and one head's distance from word links.
 
-    loss = CE(next token, smoothed) + weight * mean over target tokens of -sum_j links_ij log alignment_ij
+    loss = CE(next token, smoothed) + weight * mean over target tokens of -sum_j links_ij log
+    alignment_ij
 
-Padding costs nothing: rows that teach nothing are dropped before the output projection. The second term makes one head
-of the decoder an aligner (Garg et al. 2019, arXiv:1909.02074).
+Padding costs nothing: rows that teach nothing are dropped before the output projection. The second
+term makes one head of the decoder an aligner (Garg et al. 2019, arXiv:1909.02074).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from crossattention.seq2seq import EncoderDecoder
 from crossattention.translate.batches import Batch
+from crossattention.translate.cross_entropy import cross_entropy
 
 
 class Losses(NamedTuple):
@@ -43,9 +44,10 @@ def losses(model: EncoderDecoder, batch: Batch, smoothing: float) -> Losses:
         rows, weights = model.decode_aligned(batch.target_in, memory)
         alignment = _alignment_loss(weights, batch.links)
     real = batch.target_out.flatten().nonzero().squeeze(1)  # padding is id 0
-    logits = model.logits(rows.flatten(0, 1)[real])  # [b, t, c] -> [real, c] -> [real, vocabulary]
+    rows = rows.flatten(0, 1)[real]  # [b, t, c] -> [real, c]
     target = batch.target_out.flatten()[real]
-    return Losses(F.cross_entropy(logits.float(), target, label_smoothing=smoothing), alignment)
+    weight = model.embedding.tokens.weight  # the projection behind `model.logits`
+    return Losses(cross_entropy(rows, weight, target, smoothing), alignment)
 
 
 def _alignment_loss(weights: Tensor, links: Tensor) -> Tensor:

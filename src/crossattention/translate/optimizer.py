@@ -1,8 +1,8 @@
 """Optimisers and the learning rate over a run.
 
-Rows and columns of hidden matrices share directions, so Muon (Jordan et al. 2024) steps along the nearest
-orthogonal matrix, scaled to AdamW's step length (Liu et al. 2025, arXiv:2502.16982); embeddings, norms and biases
-keep AdamW (Loshchilov & Hutter 2019).
+Rows and columns of hidden matrices share directions, so Muon (Jordan et al. 2024) steps along the
+nearest orthogonal matrix, scaled to AdamW's step length (Liu et al. 2025, arXiv:2502.16982);
+embeddings, norms and biases keep AdamW (Loshchilov & Hutter 2019).
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ def build_optimizers(
     Args:
         model: its parameters of two dimensions outside embeddings count as hidden matrices.
         name: "adamw", or "muon" for hidden matrices with AdamW for the rest.
-        weight_decay: shrinkage of matrices at each step, times the rate; norms and biases are not shrunk.
+        weight_decay: shrinkage of matrices at each step, times the rate; norms and biases are not
+            shrunk.
 
     Raises:
         ContractError: another name.
     """
     if name not in ("adamw", "muon"):
         raise ContractError(f"`optimizer` must be 'adamw' or 'muon', got {name!r}; do name one.")
-    tables = {
-        id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)
-    }
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     every = [p for p in model.parameters() if p.requires_grad]
     hidden = [p for p in every if p.ndim == 2 and id(p) not in tables]
     embeddings = [p for p in every if id(p) in tables]
@@ -54,7 +53,8 @@ def build_optimizers(
 
 
 def rate_at(step: int, peak: float, warmup: int, total: int, schedule: str) -> float:
-    """Return the learning rate of a step: a straight rise to `peak`, then a fall to zero at `total`.
+    """Return the learning rate of a step: a straight rise to `peak`, then a fall to zero at
+    `total`.
 
     Args:
         step: from 0.

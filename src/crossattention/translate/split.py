@@ -1,8 +1,8 @@
 """Hold out sentence pairs so that nothing leaks, by a rule that anyone can repeat.
 
-Pairs that share an English or a French sentence belong to one component; a whole component is held out when
-the SHA-256 of its smallest English sentence (code point order, UTF-8), read as an integer below 2**256, lies in
-the lowest `percent` hundredths. File order and chance play no part.
+Pairs that share an English or a French sentence belong to one component; a whole component is held
+out when the SHA-256 of its smallest English sentence (code point order, UTF-8), read as an integer
+below 2**256, lies in the lowest `percent` hundredths. File order and chance play no part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Split:
-    """The two parts of a set of pairs, each in the order given; no sentence of either language is in both."""
+    """The two parts of a set of pairs, each in the order given; no sentence of either language is
+    in both."""
 
     train: list[Pair]
     held_out: list[Pair]
@@ -54,7 +55,7 @@ def split_pairs(pairs: Sequence[Pair], percent: int = 2) -> Split:
 
 
 def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """Map each distinct English sentence to all its distinct French sentences, both in order of appearance.
+    """Map each distinct English sentence to its distinct French ones, as they appear.
 
     >>> references([("a", "x"), ("a", "y"), ("a", "x")])
     {'a': ['x', 'y']}
@@ -66,7 +67,7 @@ def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
 
 
 def _components(pairs: Sequence[Pair]) -> list[int]:
-    """Number the component of each pair (union-find with path halving over sentences of both languages)."""
+    """Number the component of each pair (union-find with path halving)."""
     parent: list[int] = []
     node: dict[tuple[int, str], int] = {}
 

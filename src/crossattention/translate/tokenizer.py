@@ -1,8 +1,9 @@
 """Turn text into sub-word tokens and back, exactly.
 
-Byte-pair encoding over bytes (Sennrich et al. 2016; Radford et al. 2019): every text is a sequence of
-bytes, so nothing is unknown and `decode(encode(text)) == text`. No token crosses a border between words,
-punctuation and apostrophes, so positions of sub-words and of words translate into each other exactly.
+Byte-pair encoding over bytes (Sennrich et al. 2016; Radford et al. 2019): every text is a sequence
+of bytes, so nothing is unknown and `decode(encode(text)) == text`. No token crosses a border
+between words, punctuation and apostrophes, so positions of sub-words and of words translate into
+each other exactly.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _BORDERS = rf"{_ENDING}|{_LETTERS}|\s?\p{{N}}+|\s?([^\s\p{{L}}\p{{N}}])\1*|\s+(?
 
 
 class Tokenizer:
-    """Encode text as token ids; 0 pads, 1 begins, 2 ends a sequence, and text never yields these three.
+    """Encode text as token ids; 0 pads, 1 begins, 2 ends a sequence, and text never yields these
+    three.
 
     Args:
         bpe: a `tokenizers.Tokenizer` with a byte-level model; its ids are shifted by three.
@@ -79,7 +81,7 @@ class Tokenizer:
         return self.encode_words([text])[0][0]
 
     def encode_words(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
-        """Return, for each text, its token ids and for each token the index of its word in `word_split`.
+        """Return each text's token ids and, for each token, its word's index in `word_split`.
 
         Raises:
             ContractError: a text holds a lone surrogate, which no UTF-8 text can.
@@ -90,14 +92,14 @@ class Tokenizer:
         return [([i + _SPECIALS for i in e.ids], list(e.word_ids)) for e in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids; specials say nothing, a broken byte sequence shows as U+FFFD."""
+        """Return the text of token ids, without specials; broken bytes show as U+FFFD."""
         return self._join(ids).decode("utf-8", errors="replace")
 
     def words(self, ids: Sequence[int]) -> list[tuple[str, list[int]]]:
         """Group token positions into words: `[(word, [position, ...]), ...]`, specials left out.
 
-        For ids made by `encode` the words are `word_split(text)`. A token that a model placed across a
-        border joins the words it touches.
+        For ids made by `encode` the words are `word_split(text)`. A token that a model placed
+        across a border joins the words it touches.
         """
         owners: list[int] = []  # for each byte, the position of its token
         for position, index in enumerate(ids):
@@ -187,7 +189,7 @@ def _check_unicode(text: str) -> None:
 
 
 def _byte_alphabet() -> dict[int, str]:
-    """Name each byte by one printable letter, as byte-level vocabularies do (Radford et al. 2019)."""
+    """Name each byte by a printable letter, as byte-level vocabularies do."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     names = {byte: chr(byte) for byte in printable}
     hidden = [byte for byte in range(256) if byte not in names]

@@ -1,7 +1,8 @@
-"""Train a translation model from a file of sentence pairs, in steps that can be interrupted at any moment.
+"""Train a translation model from a file of sentence pairs, in steps that can be interrupted at any
+moment.
 
-Read, split, learn a tokenizer, estimate word links, then train; each finished part is kept in the output directory, so
-a resumed run repeats none of them and goes on with the same loss curve.
+Read, split, learn a tokenizer, estimate word links, then train; each finished part is kept in the
+output directory, so a resumed run repeats none of them and goes on with the same loss curve.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,9 +47,9 @@ def train(
 ) -> Outcome:
     """Train a model and leave it in `options.out`.
 
-    The directory holds model.safetensors and config.json (the best judged moving average), tokenizer.json,
-    training.json (options, data and figures), curve.jsonl (one line a step or judgement), links.npz and, until
-    the end, checkpoint.safetensors.
+    The directory holds model.safetensors and config.json (the best judged moving average),
+    tokenizer.json, training.json (options, data and figures), curve.jsonl (one line a step or
+    judgement), links.npz and checkpoint.safetensors, which only a resumed run needs.
 
     Args:
         options: the run.
@@ -59,8 +60,8 @@ def train(
         The outcome.
 
     Raises:
-        ContractError: the file is no set of pairs, the directory holds another run, or there is nothing to
-            resume.
+        ContractError: the file is no set of pairs, the directory holds another run, or there is
+            nothing to resume.
     """
     out = Path(options.out)
     pairs = read_pairs(options.pairs)
@@ -76,7 +77,11 @@ def train(
     steps = sum(
         len(plan_batches(corpus, options.tokens, options.seed, e)) for e in range(options.epochs)
     )
-    judged = list(references(split.held_out).items())
+    judged = [
+        (sentence, known)
+        for sentence, known in references(split.held_out).items()
+        if len(tokenizer.encode(sentence)) < options.longest
+    ]
     run = Fit(options, tokenizer, judged[: options.judged or None], steps, report, translate_fn)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
@@ -116,7 +121,7 @@ def _claim(out: Path, options: TrainOptions, checksum: str) -> None:
         raise ContractError(complaint("out", "a run to resume", repr(str(out)), do))
     before = json.loads(record.read_text(encoding="utf-8"))
     now = _description(options, checksum)
-    free = {"resume", "out", "pairs", "interval", "patience"}
+    free = {"pairs", "interval", "patience"}
     differing = sorted(
         name for name, value in now["options"].items()
         if name not in free and before["options"].get(name) != value
@@ -129,7 +134,9 @@ def _claim(out: Path, options: TrainOptions, checksum: str) -> None:
 
 
 def _description(options: TrainOptions, checksum: str) -> dict[str, Any]:
-    return {"options": asdict(replace(options, resume=False)), "checksum": checksum}
+    told = asdict(options) | {"pairs": Path(options.pairs).name}
+    del told["resume"], told["out"]  # where a run lies says nothing about the model
+    return {"options": told, "checksum": checksum}
 
 
 def _write_json(path: Path, body: dict[str, Any]) -> None:
@@ -156,7 +163,9 @@ def _prepare(
 ) -> Corpus:
     """Encode the pairs that are short enough, with word links if a head is to learn them."""
     whole = encode_corpus(pairs, tokenizer)
-    longest = [max(s, t) + 1 for s, t in zip(whole.source.lengths, whole.target.lengths, strict=True)]
+    longest = [
+        max(s, t) + 1 for s, t in zip(whole.source.lengths, whole.target.lengths, strict=True)
+    ]
     short = [pair for pair, size in zip(pairs, longest, strict=True) if size <= options.longest]
     links = None
     if options.alignment > 0:
@@ -168,9 +177,7 @@ def _prepare(
 def _link(pairs: Sequence[Pair], report: Report) -> Links:
     english = split_words([english for english, _ in pairs])
     french = split_words([french for _, french in pairs])
-    return word_links(
-        english, french, progress=lambda done: report(Progress("links", done))
-    )
+    return word_links(english, french, progress=lambda done: report(Progress("links", done)))
 
 
 def _config(options: TrainOptions, tokenizer: Tokenizer) -> Config:

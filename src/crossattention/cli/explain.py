@@ -1,0 +1,91 @@
+"""`crossattention explain`: the cost card of a read: forms, kernels, refusals, choices."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from crossattention.errors import ContractError, complaint
+
+if TYPE_CHECKING:
+    from crossattention.nn.explain import FormExplanation
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+
+
+def explain(
+    queries: Annotated[int, Option(help="Rows of one query sequence in one read.")],
+    memory: Annotated[int, Option(help="Rows of one memory.")],
+    width: Annotated[int, Option(help="Width of the model.")],
+    heads: Annotated[int, Option(help="Query heads.")],
+    memory_heads: Annotated[
+        int | None, Option(help="Key and value heads; else as --heads.")
+    ] = None,
+    life: Annotated[
+        int | None, Option(help="Query rows that will read a memory in all; else one read's.")
+    ] = None,
+    batch: Annotated[int, Option(help="Memories.")] = 1,
+    beams: Annotated[int, Option(help="Query sequences that read each memory.")] = 1,
+    layers: Annotated[int, Option(help="Layers that read the same rows.")] = 1,
+    dtype: Annotated[str, Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
+    as_json: Annotated[bool, Option("--json", help="Write one JSON object.")] = False,
+) -> None:
+    """Show what reading a memory costs: each form and kernel, the choice, and where it flips.
+
+    Multiply-adds of a form count all layers over the memory's life; those of a kernel, one read by
+    one layer. Seconds are estimates from the shipped table; nothing is measured.
+    """
+    if dtype not in DTYPES:
+        want = f"one of {', '.join(DTYPES)}"
+        raise ContractError(complaint("--dtype", want, repr(dtype), "choose one"))
+    import torch
+
+    from crossattention.nn.explain import Reads, explain_forms
+
+    reads = Reads(queries, memory, width, heads, memory_heads, batch, beams, layers, life)
+    found = explain_forms(reads, getattr(torch, dtype))
+    if as_json:
+        print(json.dumps({"life": reads.over_life, **_object(found)}))
+    else:
+        _card(found, reads.over_life)
+
+
+def _object(found: FormExplanation) -> dict[str, Any]:
+    return {
+        "chosen": found.chosen,
+        "flips_at": found.flips_at,
+        "forms": [dataclasses.asdict(form) for form in found.forms],
+    }
+
+
+def _card(found: FormExplanation, life: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    forms = Table(title=f"forms, over a life of {life:,} query rows", title_justify="left")
+    kernels = Table(title="kernels, one read by one layer", title_justify="left")
+    for table, heads in ((forms, ("form", "")), (kernels, ("form", "kernel"))):
+        for name in (*filter(None, heads), "multiply-adds", "bytes"):
+            table.add_column(name, justify="left" if name in heads else "right")
+    forms.add_column("")
+    kernels.add_column("µs", justify="right")
+    kernels.add_column("")
+    for form in found.forms:
+        chosen = "chosen" if form.name == found.chosen else ""
+        forms.add_row(form.name, f"{form.multiply_adds:,}", f"{form.bytes:,}", chosen)
+        for each in form.kernels.kernels:
+            verdict = "chosen" if each.name == form.kernels.chosen else ""
+            kernels.add_row(
+                form.name, each.name, f"{each.multiply_adds:,}", f"{each.bytes:,}",
+                f"{each.seconds * 1e6:,.1f}",
+                f"refuses: {'; '.join(each.refusals)}" if each.refusals else verdict,
+            )  # fmt: skip
+    console.print(forms)
+    console.print(
+        f"raw is cheaper up to {found.flips_at:,} query rows over a life, then projected.\n"
+    )
+    console.print(kernels)

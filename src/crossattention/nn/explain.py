@@ -1,0 +1,148 @@
+"""Say which form a layer's memory would take, what each costs over its life, and where that flips.
+
+    N* = s·g·(c_k·d + c_v·e) / (h·(c_k·d + c_v·e) + s·h·(c_k + c_v - d - e))
+
+Up to N* query rows over its life, a memory is cheaper raw; beyond, projected. The kernels that
+would then read it are explained for each form, on tensors that hold no numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from crossattention.attention.explain import Explanation, explain_problem
+from crossattention.errors import ContractError, complaint
+from crossattention.kernels.contract import Problem, Score
+from crossattention.mask import Mask
+from crossattention.nn.form import choose_form, form_costs
+from crossattention.nn.sizes import Sizes
+from crossattention.owner import Owner
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Describe how a decoder reads its memories.
+
+    Attributes:
+        queries, memory: t and s, rows of one query sequence in one read, and rows of one memory.
+        width, heads, memory_heads: c, h and g of each layer; g None: h.
+        batch, beams: memories, and query sequences that read each.
+        layers: how many layers read the same rows.
+        life: query rows that will read each memory in all; None: one read's, queries · beams.
+
+    >>> Reads(queries=1, memory=1500, width=512, heads=8, beams=5).over_life
+    5
+    """
+
+    queries: int
+    memory: int
+    width: int
+    heads: int
+    memory_heads: int | None = None
+    batch: int = 1
+    beams: int = 1
+    layers: int = 1
+    life: int | None = None
+
+    def __post_init__(self) -> None:
+        names = ("queries", "memory", "width", "heads", "batch", "beams", "layers")
+        for name in (*names, "memory_heads", "life"):
+            given = getattr(self, name)
+            if given is not None and given < 1:
+                raise ContractError(complaint(name, "at least 1", str(given), "raise it"))
+        _ = self.sizes  # heads that do not divide raise here
+        if self.life is not None and self.life < self.queries * self.beams:
+            want = f"at least one read's {self.queries * self.beams} query rows"
+            raise ContractError(complaint("life", want, str(self.life), "count all reads"))
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of each layer."""
+        return Sizes.of(self.width, self.heads, None, (None, None), self.memory_heads)
+
+    @property
+    def over_life(self) -> int:
+        """N, the query rows that will read each memory."""
+        return self.queries * self.beams if self.life is None else self.life
+
+
+@dataclass(frozen=True)
+class FormCost:
+    """What one form of all memories costs, over all layers.
+
+    Attributes:
+        name: "projected" or "raw".
+        multiply_adds: over the memories' life.
+        bytes: kept while they live.
+        kernels: what each kernel says of one read by one layer.
+    """
+
+    name: str
+    multiply_adds: int
+    bytes: int
+    kernels: Explanation
+
+
+@dataclass(frozen=True)
+class FormExplanation:
+    """Both forms, the one chosen, and the query rows over a life up to which raw is cheaper."""
+
+    forms: tuple[FormCost, ...]
+    chosen: str
+    flips_at: int
+
+
+def explain_forms(reads: Reads, dtype: torch.dtype = torch.float32) -> FormExplanation:
+    """Explain the choice that `CrossAttention.remember` makes, for layers with plain projections.
+
+    Args:
+        reads: who reads what, how often.
+        dtype: of rows, keys and values.
+    Raises:
+        ContractError: a dtype that does not compute attention.
+
+    >>> found = explain_forms(Reads(queries=1, memory=1500, width=512, heads=8))
+    >>> found.chosen, found.flips_at
+    ('raw', 69)
+    """
+    if not dtype.is_floating_point:
+        do = "pass torch.float32, say"
+        raise ContractError(complaint("dtype", "floating", str(dtype), do))
+    sizes = reads.sizes
+    g, d = sizes.memory_heads, sizes.key_width
+    costs = form_costs(reads.over_life, reads.memory, sizes)
+    everything = reads.batch * reads.layers
+    row = dtype.itemsize * reads.batch * reads.memory
+    kept = {"projected": row * reads.layers * 2 * g * d, "raw": row * reads.width}
+    shapes = {"projected": (g, d), "raw": (1, reads.width)}
+    forms = tuple(
+        FormCost(name, costs[name] * everything, kept[name], _kernels(reads, shape, dtype))
+        for name, shape in shapes.items()
+    )
+    return FormExplanation(forms, choose_form("auto", costs, []), _flip(reads.memory, sizes))
+
+
+def _flip(rows: int, sizes: Sizes) -> int:
+    """Find the largest N at which raw is cheaper: both costs are straight lines in N."""
+    none, one = form_costs(0, rows, sizes), form_costs(1, rows, sizes)
+    ahead = none["projected"] - none["raw"]
+    behind = (one["raw"] - none["raw"]) - (one["projected"] - none["projected"])
+    return (ahead - 1) // behind
+
+
+def _kernels(reads: Reads, shape: tuple[int, int], dtype: torch.dtype) -> Explanation:
+    """Ask the kernels about one read by one layer: g heads of keys and values of one width."""
+    heads, width = shape
+    sequences = reads.batch * reads.beams
+    query = torch.empty(
+        sequences, reads.heads, reads.queries, width, dtype=dtype, device="meta"
+    )  # [b, h, t, d]
+    rows = torch.empty(reads.batch, heads, reads.memory, width, dtype=dtype, device="meta")
+    owner = None
+    if reads.beams > 1:
+        index = torch.arange(reads.batch).repeat_interleave(reads.beams)  # [m] -> [b]
+        owner = Owner.of(index, reads.batch)
+    scale = (reads.width // reads.heads) ** -0.5
+    return explain_problem(Problem(query, rows, rows, owner, Mask(), Score(scale)))

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+SHAPE = ("--queries", 1, "--memory", 1500, "--width", 512, "--heads", 8)
+
+
+def test_json_is_the_card(run: Callable) -> None:
+    shown = run("explain", *SHAPE, "--beams", 5, "--layers", 6, "--dtype", "bfloat16", "--json")
+    body = json.loads(shown.out)
+    assert (body["life"], body["chosen"], body["flips_at"]) == (5, "raw", 69)
+    projected, raw = body["forms"]
+    assert projected["bytes"] == 2 * 6 * 1500 * 512 * 2 and raw["bytes"] == 1500 * 512 * 2
+    assert {each["name"] for each in raw["kernels"]["kernels"]} == {"reference", "matmul", "fused"}
+    longer = json.loads(run("explain", *SHAPE, "--life", 70, "--json").out)
+    assert longer["chosen"] == "projected"
+
+
+def test_the_card_is_readable(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = run("explain", *SHAPE)
+    assert shown.code == 0 and shown.out.count("chosen") == 3
+    assert "raw is cheaper up to 69 query rows" in shown.out and "matmul" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*SHAPE, "--dtype", "int8"), "--dtype"),
+        ((*SHAPE, "--beams", 0), "beams"),
+        ((*SHAPE[:-1], 7), "width"),
+        ((*SHAPE, "--life", 1, "--beams", 2), "life"),
+    ],
+)
+def test_bad_input_is_one_paragraph(
+    run: Callable, arguments: tuple[object, ...], said: str
+) -> None:
+    shown = run("explain", *arguments)
+    assert shown.code == 2 and f"`{said}` must be" in shown.err and shown.out == ""

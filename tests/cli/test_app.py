@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-import crossattention.cli as cli
 from crossattention.cli import app
 
 
@@ -70,4 +69,3 @@ def test_a_fault_of_our_own_is_not_hidden(run: Callable, monkeypatch: pytest.Mon
     monkeypatch.setattr(app.app.registered_commands[3], "callback", fail)
     with pytest.raises(ModuleNotFoundError):
         run("explain")
-    assert cli.__doc__

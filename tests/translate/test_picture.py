@@ -53,8 +53,6 @@ def test_wide_words_and_accents_stay_in_their_columns() -> None:
         alignment=((0.1, 0.8, 0.1, 0.0), (0.8, 0.1, 0.1, 0.0)),
     )
     lines = draw(found).split("\n")
-    for line in lines[1:]:
-        assert cell_len(line[: line.index("░░  ")]) % 1 == 0
     starts = [cell_len(line[: line.rindex("  ")]) for line in lines]
     assert len(set(starts)) == 1
 

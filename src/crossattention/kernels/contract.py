@@ -115,14 +115,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a kernel needs: multiply-adds, and bytes read and written.
+    """What a kernel needs: multiply-adds, bytes read and written, and separate pieces of work.
 
-    >>> Cost(multiply_adds=2, bytes=8).bytes
-    8
+    >>> Cost(multiply_adds=2, bytes=8).pieces
+    0
     """
 
     multiply_adds: int
     bytes: int
+    pieces: int = 0
 
 
 class Kernel(Protocol):

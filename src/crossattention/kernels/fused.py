@@ -51,10 +51,14 @@ class Fused:
     def cost(self, problem: Problem) -> Cost:
         """Count the products, and keys and values read again by each tile of 32 query rows."""
         b, m, h, g, t, _, _, _ = problem.sizes
-        tiles = -(-(b * h * t) // max(m * g, 1)) // 32
-        kept = problem.key.numel() + problem.value.numel()
-        again = tiles * kept * problem.key.element_size()
-        return Cost(products(problem), traffic(problem) + again)
+        rows = -(-(b * h * t) // max(m * g, 1))  # query rows of each memory and memory head
+        item = problem.key.element_size()
+        kept = item * (problem.key.numel() + problem.value.numel())
+        again = kept * (rows // 32)
+        if rows == 1 and item < 4:  # torch reads for a single half-precision row by a slow path
+            again = 2 * kept
+        pieces = m * g * -(-rows // 32) if rows > 1 else 0
+        return Cost(products(problem), traffic(problem) + again, pieces)
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""

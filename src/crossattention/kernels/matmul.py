@@ -32,13 +32,14 @@ class Matmul:
 
     def cost(self, problem: Problem) -> Cost:
         """Count the products, and the scores written and read by each pass over them."""
-        b, _, h, _, t, s, _, _ = problem.sizes
+        b, m, h, g, t, s, _, _ = problem.sizes
         passes = 4 + (problem.mask.visible is not None or problem.mask.rows is not None)
         passes += (problem.mask.bias is not None) + (problem.score.softcap is not None)
         copies = 0
         if problem.key.element_size() < 4:  # keys and values are widened before they are used
             copies = 8 * (problem.key.numel() + problem.value.numel())
-        return Cost(products(problem), traffic(problem) + 4 * passes * b * h * t * s + copies)
+        scores = 4 * passes * b * h * t * s
+        return Cost(products(problem), traffic(problem) + scores + copies, m * g)
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""

@@ -1,6 +1,7 @@
 """Cross-attention for PyTorch: one sequence reads another, from a memory projected once."""
 
 from crossattention.attention.attend import attend, attend_with_lse, attention_weights
+from crossattention.attention.explain import explain
 from crossattention.attention.merge import merge
 from crossattention.errors import ContractError, NoKernelError
 from crossattention.mask import from_attention_mask, from_padding_mask
@@ -20,6 +21,7 @@ __all__ = [
     "attend",
     "attend_with_lse",
     "attention_weights",
+    "explain",
     "from_attention_mask",
     "from_padding_mask",
     "from_torch",

@@ -4,7 +4,7 @@ Lengths, causality and booleans all become `visible` and combine by AND; a float
 added to the scores whatever its values are. The name carries the polarity, so the converters from
 other conventions (`from_padding_mask`, `from_attention_mask`) carry theirs in their own names.
 
-A row is *empty* where nothing is visible, or where every visible score has a bias of -inf.
+A row is *empty* where nothing is visible, or every visible score has a bias of -inf.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Causal = str | int | None
 
 @dataclass(frozen=True)
 class Mask:
-    """Everything that decides which scores count, after checking.
+    """Everything that decides which scores count, checked.
 
     `rows` [m, s] belongs to the memories, `visible` and `bias` (rank 4, each axis full or 1)
-    to the query sequences; `reads` is False for empty query rows, None if there can be none.
+    to the query sequences; `reads` is False for empty query rows, None if there are none.
 
     >>> Mask().reads is None
     True
@@ -75,8 +75,8 @@ def from_attention_mask(attention_mask: Tensor) -> Tensor:
         raise ContractError(complaint("attention_mask", want, describe(attention_mask), do))
     if on_host(attention_mask) and not bool(((attention_mask == 0) | (attention_mask == 1)).all()):
         given = f"values from {int(attention_mask.min())} to {int(attention_mask.max())}"
-        do = "1 marks a real row and 0 padding"
-        raise ContractError(complaint("attention_mask", "made of zeros and ones", given, do))
+        want, do = "made of zeros and ones", "1 marks a real row and 0 padding"
+        raise ContractError(complaint("attention_mask", want, given, do))
     return attention_mask.bool()[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
 
 
@@ -99,14 +99,12 @@ def check_lengths(lengths: Tensor | Sequence[int], memories: int, rows: int) -> 
         do = "pass the number of real rows of each memory"
         raise ContractError(complaint("lengths", "integers [m]", describe(lengths), do))
     if list(given.shape) != [memories]:
-        do = "pass one length for each memory"
-        want = f"of shape [{memories}], one for each of {memories} memories"
+        want, do = f"of shape [{memories}], one for each of {memories} memories", "count again"
         raise ContractError(complaint("lengths", want, f"shape {list(given.shape)}", do))
     if on_host(given) and memories:
         low, high = int(given.min()), int(given.max())
         if low < 0 or high > rows:
-            do = "a length counts real rows and cannot exceed the memory's"
-            want = f"between 0 and {rows}, the rows of the memory"
+            want, do = f"between 0 and {rows}, the memory's rows", "a length counts real rows"
             raise ContractError(complaint("lengths", want, f"values from {low} to {high}", do))
     return given.long()
 
@@ -114,16 +112,13 @@ def check_lengths(lengths: Tensor | Sequence[int], memories: int, rows: int) -> 
 def check_visible(visible: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
     """Check a boolean mask against [b, h, t, s] and give it rank 4.
 
-    A mask of rank 2 is [t, s]; each axis is full or 1. Nothing is padded or cropped.
+    Rank 2 is [t, s]; each axis is full or 1; nothing is padded or cropped.
 
     >>> check_visible(torch.ones(3, 5, dtype=torch.bool), (2, 4, 3, 5)).shape
     torch.Size([1, 1, 3, 5])
     """
     if visible.dtype != torch.bool:
-        do = (
-            "use from_padding_mask (True = padding) or from_attention_mask (1 = real) for integer "
-            "masks, and pass floats that are added to the scores as `bias`"
-        )
+        do = "use from_padding_mask or from_attention_mask, or pass an additive float as `bias`"
         raise ContractError(complaint("visible", "bool, True = may be read", describe(visible), do))
     return _ranked("visible", visible, shape)
 
@@ -175,14 +170,14 @@ def causal_rows(causal: Causal, queries: int, rows: int, device: torch.device) -
 
 
 def both(left: Tensor | None, right: Tensor | None) -> Tensor | None:
-    """Combine two masks by AND; None hides nothing.
+    """Combine by AND; None hides nothing.
 
     >>> both(None, torch.tensor([True])).tolist()
     [True]
     """
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
+    if left is None:
+        return right
+    return left if right is None else left & right
 
 
 def _ranked(name: str, mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:

@@ -66,8 +66,7 @@ class Memory:
         """
         if isinstance(rows, Memory):
             if lengths is not None or value_rows is not None:
-                do = "the memory has its own"
-                given = "some beside a memory"
+                given, do = "some beside a memory", "the memory has its own"
                 raise ContractError(complaint("lengths` and `value_rows", "None", given, do))
             return rows
         check_rows(rows, value_rows)
@@ -104,15 +103,13 @@ class Memory:
     def content(self, layer: int, stamp: Stamp) -> Content:
         """Find what a layer wrote; raise if it wrote nothing, or has changed since.
 
-        >>> Memory.of(torch.ones(2, 3, 4)).content(7, ())
-        Traceback (most recent call last):
-        crossattention.errors.ContractError: `memory` must be made by the layer that reads it, \
-got one made by others; call layer.remember(...) or decoder.remember(...) with this layer.
+        >>> memory = Memory.of(torch.ones(2, 3, 4)).written(7, Content(stamp=()))
+        >>> memory.content(7, ()).key is None
+        True
         """
         found = self.contents.get(layer)
         if found is None:
-            do = "call layer.remember(...) or decoder.remember(...) with this layer"
-            want = "made by the layer that reads it"
+            want, do = "made by the layer that reads it", "call remember(...) with this layer"
             raise ContractError(complaint("memory", want, "one made by others", do))
         found.check(stamp)
         return found
@@ -120,9 +117,8 @@ got one made by others; call layer.remember(...) or decoder.remember(...) with t
     def written(self, layer: int, content: Content) -> Memory:
         """Add what a layer keeps.
 
-        >>> memory = Memory.of(torch.ones(2, 3, 4)).written(7, Content(stamp=()))
-        >>> memory.content(7, ()).key is None
-        True
+        >>> list(Memory.of(torch.ones(2, 3, 4)).written(7, Content(stamp=())).contents)
+        [7]
         """
         return replace(self, contents={**self.contents, layer: content})
 
@@ -143,10 +139,7 @@ got one made by others; call layer.remember(...) or decoder.remember(...) with t
         return replace(self, owner=self._readers().shared_by(count))
 
     def select(self, index: Tensor) -> Memory:
-        """Keep the query sequences named by `index`, in its order; memories stay where they are.
-
-        Args:
-            index: int64 `[b']`, positions among the query sequences.
+        """Keep the query sequences named by `index` [b'], in its order; no memory moves.
 
         >>> memory = Memory.of(torch.ones(2, 3, 4)).shared_by(2)
         >>> memory.select(torch.tensor([3, 3])).owner.index.tolist()
@@ -167,8 +160,7 @@ got one made by others; call layer.remember(...) or decoder.remember(...) with t
         if len(used) == self.size[0]:
             return self
         kept = self._mapped(lambda tensor: tensor[used.to(tensor.device)])
-        owner = Owner.of(index, len(used))
-        return replace(kept, size=(len(used), self.size[1]), owner=owner)
+        return replace(kept, size=(len(used), self.size[1]), owner=Owner.of(index, len(used)))
 
     def to(self, target: torch.device | str | torch.dtype) -> Memory:
         """Move to a device, or keep rows, keys and values in another dtype.

@@ -42,6 +42,7 @@ SEARCHES = {
     "beams": by_beams(BeamOptions(beams=3, nbest=3)),
     "wide": by_beams(BeamOptions(beams=5, nbest=2, length_penalty=0.6)),
     "patient": by_beams(BeamOptions(beams=3, nbest=2, early_stopping=False)),
+    "long": by_beams(BeamOptions(beams=2, nbest=2, length_penalty=3.0)),
     "samples": likeliest,
 }
 every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
@@ -95,6 +96,15 @@ def test_a_batch_is_its_sentences_one_by_one(search: Search) -> None:
         assert len(alone) == len(found)
         for left, right in zip(found, alone, strict=True):
             same(left, right)
+
+
+@every_search
+def test_a_sentence_that_waits_to_leave_is_done(search: Search) -> None:
+    """Among many, an ended sentence stays for a while; what its lanes write then is no result."""
+    model, (source, lengths) = tiny(), sources([3, 5, 2, 4] * 8)
+    for row, found in enumerate(search(model, source, lengths)):
+        alone = search(model, source[row : row + 1, : lengths[row]], [lengths[row]])[0]
+        assert [each.tokens for each in found] == [each.tokens for each in alone]
 
 
 @pytest.mark.parametrize("seed", range(5))

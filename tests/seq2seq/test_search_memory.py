@@ -113,7 +113,7 @@ def storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def allocated(width: int, beams: int, s: int, heads: int = 3, m: int = 2) -> int:
+def allocated(kernel: str, width: int, beams: int, s: int, heads: int = 3, m: int = 2) -> int:
     """Bytes that one step of one decoder layer allocates over m memories of s rows."""
     torch.manual_seed(0)
     config = Config(
@@ -121,6 +121,7 @@ def allocated(width: int, beams: int, s: int, heads: int = 3, m: int = 2) -> int
         decoder_layers=1, max_length=512,
     )  # fmt: skip
     model = EncoderDecoder(config).eval()
+    model.decoder[0].cross_attention.kernel = kernel
     with torch.inference_mode():
         rows = torch.randn(m, s, width)
         memory = model.remember(rows, [s, s - 4], form="projected").shared_by(beams)
@@ -130,11 +131,12 @@ def allocated(width: int, beams: int, s: int, heads: int = 3, m: int = 2) -> int
     return counted.bytes
 
 
+@pytest.mark.parametrize("kernel", ["matmul", "fused"])
 @pytest.mark.parametrize("beams", BEAMS)
-def test_what_a_step_allocates_for_the_memory_is_scores_alone(beams: int) -> None:
+def test_what_a_step_allocates_for_the_memory_is_scores_alone(kernel: str, beams: int) -> None:
     m, heads, more = 2, 3, 279
     grown = {
-        width: allocated(width, beams, 31 + more) - allocated(width, beams, 31)
+        width: allocated(kernel, width, beams, 31 + more) - allocated(kernel, width, beams, 31)
         for width in (12, 48)
     }
     scores = 4 * m * beams * heads * more  # bytes of one pass over the scores

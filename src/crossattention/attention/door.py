@@ -62,32 +62,29 @@ def check_streams(query: Tensor, key: Tensor, value: Tensor) -> None:
             do = "convert it, or project it first"
             raise ContractError(complaint(name, "a floating-point tensor", describe(given), do))
         if given.dim() not in (3, 4) or given.dim() != query.dim():
-            do = "query is [b, h, t, d], key [m, g, s, d], value [m, g, s, e]; all without h and g "
-            raise ContractError(
-                complaint(name, f"of rank {query.dim() if query.dim() in (3, 4) else 4}",
-                          f"shape {list(given.shape)}", do + "are one head")
-            )  # fmt: skip
+            want = "[b, h, t, d] over [m, g, s, d], or all without the head axis"
+            do = "give query, key and value the same rank"
+            raise ContractError(complaint(name, want, f"shape {list(given.shape)}", do))
         if given.device != query.device:
+            places = f"{query.device} and {given.device}"
             do = "move the memory with .to(device)"
-            raise ContractError(
-                complaint(f"query` and `{name}", "on one device",
-                          f"{query.device} and {given.device}", do)
-            )  # fmt: skip
-    pairs = (
-        ("query` and `key", "width", -1, query, key),
-        ("key` and `value", "rows", -2, key, value),
-        ("key` and `value", "memories", 0, key, value),
-        ("key` and `value", "heads", 1, key, value),
-    )
-    for names, what, axis, left, right in pairs:
-        if left.shape[axis] != right.shape[axis]:
-            shapes = f"{list(left.shape)} and {list(right.shape)}"
-            do = f"axis {axis} must agree: {left.shape[axis]} against {right.shape[axis]}"
-            raise ContractError(complaint(names, f"of equal {what}", shapes, do))
-    if query.dim() == 4 and (key.shape[1] == 0 or query.shape[1] % key.shape[1]):
-        given = f"{query.shape[1]} query heads over {key.shape[1]} key heads"
-        do = "query head j reads key head j // (h / g)"
-        raise ContractError(complaint("heads", "a multiple of the key heads", given, do))
+            raise ContractError(complaint(f"query` and `{name}", "on one device", places, do))
+    _check_equal("query` and `key", "width", -1, query, key)
+    _check_equal("key` and `value", "rows", -2, key, value)
+    _check_equal("key` and `value", "memories", 0, key, value)
+    if query.dim() == 4:
+        _check_equal("key` and `value", "heads", 1, key, value)
+        if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
+            counts = f"{query.shape[1]} query heads over {key.shape[1]} key heads"
+            do = "query head j reads key head j // (h / g)"
+            raise ContractError(complaint("heads", "a multiple of the key heads", counts, do))
+
+
+def _check_equal(names: str, what: str, axis: int, left: Tensor, right: Tensor) -> None:
+    if left.shape[axis] != right.shape[axis]:
+        shapes = f"{list(left.shape)} and {list(right.shape)}"
+        do = f"make {left.shape[axis]} and {right.shape[axis]} agree"
+        raise ContractError(complaint(names, f"of equal {what}", shapes, do))
 
 
 def check_owner(

@@ -20,11 +20,11 @@ def train(
     feed_forward: Annotated[int, Option(help="Hidden width of feed-forward parts.")] = 1024,
     layers: Annotated[int, Option(help="Layers on either side.")] = 3,
     dropout: Annotated[float, Option(help="Dropout.")] = 0.1,
-    tokens: Annotated[int, Option(help="Tokens of a batch, padding included.")] = 5000,
+    tokens: Annotated[int, Option(help="Tokens of a batch, padding included.")] = 2500,
     longest: Annotated[int, Option(help="Leave out pairs with a longer side, in tokens.")] = 128,
-    optimizer: Annotated[str, Option(help="adamw or muon.")] = "adamw",
-    peak: Annotated[float, Option(help="Highest learning rate.")] = 1e-3,
-    warmup: Annotated[int, Option(help="Steps of its rise.")] = 1000,
+    optimizer: Annotated[str, Option(help="adamw or muon.")] = "muon",
+    peak: Annotated[float, Option(help="Highest learning rate.")] = 2e-3,
+    warmup: Annotated[int, Option(help="Steps of its rise.")] = 400,
     schedule: Annotated[str, Option(help="Shape of its fall: linear or cosine.")] = "linear",
     weight_decay: Annotated[float, Option(help="Shrinkage of matrices.")] = 0.01,
     clip: Annotated[float, Option(help="Largest gradient norm.")] = 1.0,
@@ -35,12 +35,13 @@ def train(
     patience: Annotated[int, Option(help="Judgements without a better BLEU until stop.")] = 3,
     judged: Annotated[int, Option(help="Held-out sentences judged an epoch; 0: all.")] = 0,
     interval: Annotated[int, Option(help="Steps between checkpoints.")] = 200,
+    workers: Annotated[int, Option(help="Threads that share each batch.")] = 1,
     seed: Annotated[int, Option(help="Of weights, dropout and order.")] = 1,
 ) -> None:
     """Train a translation model, judged on held-out pairs, and keep the best.
 
     Ctrl-C, or a kill, loses at most --interval steps; --resume goes on from there, with the options
-    that the run began with.
+    that the run began with; --epochs alone may change, and the rate then falls to zero there.
     """
     given = {name: str(value) if isinstance(value, Path) else value
              for name, value in locals().items()}  # fmt: skip

@@ -75,4 +75,5 @@ def _folded(tensor: Tensor, problem: Problem) -> Tensor:
     if owner is not None and owner.slots is not None:
         whole = whole[owner.slots.flatten()]  # [b, ...] -> [m * n, ...]
     split = whole.unflatten(0, (m, n)).unflatten(2, (groups, heads // groups))
-    return split.transpose(1, 2).flatten(2, 4)  # [m, n, g, r, t, x] -> [m, g, n·r·t, x]
+    folded: Tensor = split.transpose(1, 2).flatten(2, 4)  # [m, n, g, r, t, x] -> [m, g, n·r·t, x]
+    return folded

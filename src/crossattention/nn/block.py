@@ -45,6 +45,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Add what a part computes to the stream, normed before ("pre") or after ("post").
 
+    >>> import torch
     >>> Residual(8, dropout=0.0, norm="pre")(torch.zeros(1, 2, 8), lambda x: x + 1).sum().item()
     16.0
     """
@@ -61,7 +62,8 @@ class Residual(nn.Module):
     def forward(self, stream: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         """Compute x + part(norm(x)), or norm(x + part(x))."""
         if self.before:
-            return stream + self.dropout(part(self.norm(stream)))
+            added: Tensor = self.dropout(part(self.norm(stream)))
+            return stream + added
         normed: Tensor = self.norm(stream + self.dropout(part(stream)))
         return normed
 
@@ -73,6 +75,7 @@ class EncoderBlock(nn.Module):
         width, heads: of the stream. feed_forward: hidden width. dropout: on what each part adds.
         norm: "pre" or "post".
 
+    >>> import torch
     >>> EncoderBlock(8, 2, 32)(torch.randn(1, 5, 8)).shape
     torch.Size([1, 5, 8])
     """
@@ -96,6 +99,7 @@ class EncoderBlock(nn.Module):
 class CrossBlock(nn.Module):
     """Cross-attention, then feed-forward: learned queries, or any stream without a past.
 
+    >>> import torch
     >>> CrossBlock(8, 2, 32)(torch.randn(1, 3, 8), torch.randn(1, 5, 8)).shape
     torch.Size([1, 3, 8])
     """
@@ -121,6 +125,7 @@ class DecoderBlock(nn.Module):
 
     Args as `EncoderBlock`.
 
+    >>> import torch
     >>> DecoderBlock(8, 2, 32)(torch.randn(1, 3, 8), torch.randn(1, 5, 8)).shape
     torch.Size([1, 3, 8])
     """

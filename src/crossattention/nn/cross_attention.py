@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +77,7 @@ class CrossAttention(nn.Module):
         self.scale: float = sizes.key_width**-0.5
         self.softcap: float | None = None
         self.kernel: str | Kernel = "auto"
-        (d, e), g = (sizes.key_width, sizes.value_width), sizes.memory_heads
+        d, e, g = sizes.key_width, sizes.value_width, sizes.memory_heads
         self.query_projection: nn.Module = nn.Linear(width, heads * d, bias)
         self.key_projection: nn.Module = nn.Linear(sizes.memory_widths[0], g * d, bias)
         self.value_projection: nn.Module = nn.Linear(sizes.memory_widths[1], g * e, bias)
@@ -121,7 +122,7 @@ class CrossAttention(nn.Module):
             return memory.written(self.number, Content(self._stamp()))
         key = self.key_norm(self._split(self.key_projection(key_rows), self.sizes.memory_heads))
         value = self._split(self.value_projection(other_rows), self.sizes.memory_heads)
-        if not torch.is_grad_enabled():  # many reads lie ahead: let each find its rows in order
+        if not torch.is_grad_enabled():  # many reads lie ahead
             key, value = key.contiguous(), value.contiguous()
         return memory.written(self.number, Content(self._stamp(), key, value))
 
@@ -137,13 +138,11 @@ class CrossAttention(nn.Module):
 
         Args:
             query: `[b, t, c]`.
-            memory: a Memory from `remember`, or rows `[b, s, c_k]` to read once.
+            memory: a Memory from `remember` (neither foreign nor stale), or rows `[b, s, c_k]`.
             visible: bool, each axis of `[b, h, t, s]` full or 1, or `[t, s]`; True = may be read.
             bias: float of the same shapes, added to the scores.
         Returns:
             `[b, t, c]`; exactly 0 for a row that may read nothing in any head.
-        Raises:
-            ContractError: shapes; a foreign or stale memory.
         """
         problem, content, projected = self._pose(query, memory, visible, bias)
         value = self._read(problem, content, projected)
@@ -164,20 +163,15 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         """Show what each query row reads: the weights [b, h, t, s] before dropout.
 
-        Arguments as in `forward`, whose output they never change; `heads` keeps some heads only.
-        Rows sum to 1, to 0 where empty, and to what the null row leaves where there is one.
-
-        >>> layer = CrossAttention(8, 2)
-        >>> layer.weights(torch.randn(1, 3, 8), torch.randn(1, 5, 8)).shape
-        torch.Size([1, 2, 3, 5])
+        Arguments as in `forward`; `heads` keeps some heads only. Rows sum to 1, to 0 where empty,
+        and to what the null row leaves where there is one.
         """
         problem, _, projected = self._pose(query, memory, visible, bias)
         if self.null_row is None:
             return weights(problem if heads is None else only_heads(problem, heads))
         lse = read(replace(problem, wants_lse=True), self.kernel).lse_or_raise()
-        whole = torch.logaddexp(lse, self.null_row.score(projected, self.scale, self.softcap))
-        shown = weights(problem) * (lse - whole).exp()[..., None]
-        return shown if heads is None else shown[:, list(heads)]
+        left = self.null_row.leaves(projected, lse, self.scale, self.softcap)[..., None]
+        return (weights(problem) * left)[:, slice(None) if heads is None else list(heads)]
 
     def _pose(
         self, query: Tensor, memory: Tensor | Memory, visible: Tensor | None, bias: Tensor | None
@@ -192,18 +186,15 @@ class CrossAttention(nn.Module):
         return replace(posed, dropout=self.dropout if self.training else 0.0), content, projected
 
     def _read(self, problem: Problem, content: Content, projected: Tensor) -> Tensor:
-        """Compute the heads' values, [b, h, t, e]."""
-        wants_lse = self.null_row is not None
-        reading = read(replace(problem, wants_lse=wants_lse), self.kernel)
+        reading = read(replace(problem, wants_lse=self.null_row is not None), self.kernel)
         value = answer(reading, problem, content, self.value_projection, self.sizes.memory_heads)
         if self.null_row is None:
             return value
         parts = (value, reading.lse_or_raise())
-        merged: Tensor = self.null_row(projected, parts, self.scale, self.softcap)[0]
-        return merged
+        return cast(Tensor, self.null_row(projected, parts, self.scale, self.softcap)[0])
 
     def _stamp(self) -> Stamp:
         return stamp_of(self.key_projection, self.value_projection, self.key_norm)
 
     def _split(self, stream: Tensor, heads: int) -> Tensor:
-        return stream.unflatten(-1, (heads, -1)).transpose(1, 2)  # [b, t, h·d] -> [b, h, t, d]
+        return cast(Tensor, stream.unflatten(-1, (heads, -1)).transpose(1, 2))  # [b, h, t, d]

@@ -47,13 +47,12 @@ def from_torch(module: nn.MultiheadAttention) -> CrossAttention:
         bias=module.in_proj_bias is not None,
         dropout=module.dropout,
     ).to(query.device, query.dtype)
-    linears = (layer.query_projection, layer.key_projection, layer.value_projection)
+    state = {"query": query, "key": key, "value": value}
+    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
     with torch.no_grad():
-        for linear, weight in zip(linears, (query, key, value), strict=True):
-            linear.weight.copy_(weight)
-        if module.in_proj_bias is not None:
-            for linear, bias in zip(linears, module.in_proj_bias.chunk(3), strict=True):
-                linear.bias.copy_(bias)
+        for (name, weight), bias in zip(state.items(), biases, strict=True):
+            linear = layer.get_submodule(f"{name}_projection")
+            linear.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
         layer.output_projection.load_state_dict(module.out_proj.state_dict())
         if module.bias_k is not None or module.add_zero_attn:
             layer.null_row = _null_row(module, layer)

@@ -53,6 +53,15 @@ class NullRow(nn.Module):
         score = self.score(query, scale, softcap).to(read[1].dtype)
         return merge([read, (value.to(read[0].dtype).expand_as(read[0]), score)])
 
+    def leaves(self, query: Tensor, lse: Tensor, scale: float, softcap: float | None) -> Tensor:
+        """Give the part of the weights that real rows keep: exp(lse) / (exp(lse) + exp(score)).
+
+        >>> row = NullRow(1, 2, 2)
+        >>> row.leaves(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3), 1.0, None).tolist()
+        [[[0.5, 0.5, 0.5]]]
+        """
+        return (lse - torch.logaddexp(lse, self.score(query, scale, softcap).to(lse.dtype))).exp()
+
     def score(self, query: Tensor, scale: float, softcap: float | None) -> Tensor:
         """Score the null row: cap(scale · q·k), [b, h, t, d] -> [b, h, t].
 

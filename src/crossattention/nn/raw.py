@@ -77,8 +77,8 @@ def map_average(reading: Reading, value: nn.Linear, memory_heads: int, total: Te
     _, h, t, _ = reading.value.shape
     grouped = reading.value.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
     weight = value.weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
-    mapped = grouped @ weight.transpose(1, 2)  # -> [b, g, r·t, e]
-    mapped = mapped.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
+    each = grouped @ weight.transpose(1, 2)  # -> [b, g, r·t, e]
+    mapped: Tensor = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
     if value.bias is None:
         return mapped
     bias = value.bias.view(memory_heads, 1, -1).repeat_interleave(h // memory_heads, 0)

@@ -9,11 +9,13 @@ share that memory. Teacher-forced and step-by-step decoding agree. Paper: Vaswan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from crossattention.errors import ContractError, complaint, describe
+from crossattention.mask import check_lengths
 from crossattention.memory import Memory
 from crossattention.nn.block import DecoderBlock, EncoderBlock
 from crossattention.seq2seq.config import Config
@@ -83,7 +85,7 @@ class EncoderDecoder(nn.Module):
             raise ContractError(complaint("tokens", "integers [m, s]", describe(tokens), do))
         readable = None
         if lengths is not None:
-            lengths = Memory.of(tokens[..., None].float(), lengths).lengths
+            lengths = check_lengths(lengths, *tokens.shape).to(tokens.device)
             column = torch.arange(tokens.shape[1], device=tokens.device)
             readable = column < lengths[:, None]  # [m] -> [m, s]
         rows = self.embedding(tokens)  # [m, s] -> [m, s, c]
@@ -104,7 +106,7 @@ class EncoderDecoder(nn.Module):
         Arguments as in `CrossAttention.remember`.
         """
         memory = Memory.of(rows, lengths)
-        for block in self.decoder:
+        for block in self._decoder_blocks():
             memory = block.cross_attention.remember(memory, queries=queries, form=form)
         kept = all(content.key is not None for content in memory.contents.values())
         return memory.without_rows() if kept else memory
@@ -123,7 +125,10 @@ class EncoderDecoder(nn.Module):
 
     def start(self, memory: Memory, capacity: int = 32) -> State:
         """Stand before the first token, for every query sequence of the memory."""
-        caches = [block.self_attention.start(memory.sequences, capacity) for block in self.decoder]
+        caches = [
+            block.self_attention.start(memory.sequences, capacity)
+            for block in self._decoder_blocks()
+        ]
         return State(tuple(caches), 0)
 
     def step(
@@ -161,13 +166,16 @@ class EncoderDecoder(nn.Module):
         fill(model, tensors)
         return model.eval()
 
+    def _decoder_blocks(self) -> list[DecoderBlock]:
+        return cast(list[DecoderBlock], list(self.decoder))
+
     def _run(
         self, tokens: Tensor, memory: Memory, state: State | None, shown: Heads
     ) -> tuple[Tensor, State, Tensor]:
         past = 0 if state is None else state.length
         stream = self.embedding(tokens, past)  # [b, t] -> [b, t, c]
         caches, maps = [], [stream.new_zeros(stream.shape[0], 0, stream.shape[1], memory.size[1])]
-        for index, block in enumerate(self.decoder):
+        for index, block in enumerate(self._decoder_blocks()):
             if state is None:
                 stream = block.read_self(stream)
             else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 
 import torch
 from torch import Tensor
@@ -84,14 +85,14 @@ def _prefixes(
 ) -> tuple[tuple[int, ...], ...]:
     if prefix is None:
         return ((),) * len(limits)
-    kept = tuple(tuple(int(token) for token in each) for each in prefix)
+    kept = tuple(tuple(index(token) for token in each) for each in prefix)
     if len(kept) != len(limits):
         want = f"one list of tokens for each of {len(limits)} sentences"
         do = "give an empty list to a sentence without one"
         raise ContractError(complaint("prefix", want, f"{len(kept)} lists", do))
-    special = (config.pad, config.begin, config.end)
+    ordinary = set(range(config.vocabulary)) - {config.pad, config.begin, config.end}
     for tokens, limit in zip(kept, limits, strict=True):
-        bad = [token for token in tokens if token in special or not 0 <= token < config.vocabulary]
+        bad = [token for token in tokens if token not in ordinary]
         if bad:
             want = f"made of ordinary tokens below {config.vocabulary}"
             do = "leave out pad, begin and end"

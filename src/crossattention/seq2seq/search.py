@@ -138,7 +138,7 @@ def _start(
         do = "pass token numbers, one row a sentence"
         raise ContractError(complaint("source", "[b, s]", f"shape {list(source.shape)}", do))
     given = lengths if len(lengths) else torch.zeros(0, dtype=torch.int64)
-    real = check_lengths(given, *source.shape)
+    real = check_lengths(torch.as_tensor(given).cpu(), *source.shape)  # limits need them there
     rules = Rules.of(model.config, real.tolist(), max_length, prefix)
     # Targets are about as long as their sources; this decides which form the memory takes.
     expected = min(max(rules.limits, default=0), source.shape[1]) + 1

@@ -9,6 +9,7 @@ gradients of rows and weight are kept. Label smoothing: Szegedy et al. 2016, sec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,8 +35,8 @@ def cross_entropy(rows: Tensor, weight: Tensor, target: Tensor, smoothing: float
     """
     if torch.is_autocast_enabled(rows.device.type):
         rows = rows.to(torch.get_autocast_dtype(rows.device.type))
-    loss: Tensor = _CrossEntropy.apply(rows, weight, target, smoothing)
-    return loss
+    apply: Callable[..., Tensor] = _CrossEntropy.apply
+    return apply(rows, weight, target, smoothing)
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -22,11 +22,11 @@ from crossattention.translate.batches import Batch
 from crossattention.translate.checkpoint import Position, load_checkpoint, save_checkpoint
 from crossattention.translate.curve import extend_curve, trim_curve
 from crossattention.translate.judge import TranslateFn, bleu_of
-from crossattention.translate.objective import losses
 from crossattention.translate.optimizer import build_optimizers, rate_at
 from crossattention.translate.options import Progress, Report, TrainOptions
 from crossattention.translate.quiet import quiet_lightning
 from crossattention.translate.tokenizer import Tokenizer
+from crossattention.translate.workers import Workers
 
 Batches = Callable[[tuple[int, int]], Iterable[tuple[int, int, Batch]]]
 
@@ -87,9 +87,13 @@ class _Loop(lightning.LightningModule):
         self.automatic_optimization = False
         self.run, self.model = run, model
         self.out = Path(run.options.out)
-        self.built = build_optimizers(model, run.options.optimizer, run.options.weight_decay)
+        options = run.options
+        self.built = build_optimizers(
+            model, options.optimizer, options.weight_decay, options.workers
+        )
         self.average = [p.detach().clone() for p in model.parameters()]
         self.position = Position()
+        self.workers = Workers(run.options.workers)
         self.clock = time.monotonic()
 
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
@@ -108,11 +112,7 @@ class _Loop(lightning.LightningModule):
             self.judge()
             if self.trainer.should_stop:
                 return
-        found = losses(self.model, batch, options.smoothing)
-        total = found.translation
-        if found.alignment is not None:
-            total = total + options.alignment * found.alignment
-        self.manual_backward(total)
+        found = self.workers.backward(self.model, batch, options.smoothing, options.alignment)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), options.clip, foreach=True)
         rate = rate_at(
             position.step, options.peak, options.warmup, self.run.steps, options.schedule
@@ -120,9 +120,8 @@ class _Loop(lightning.LightningModule):
         for optimizer in self.built:
             for group in optimizer.param_groups:
                 group["lr"] = rate
-        for optimizer in self.trainer.strategy.optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        self.workers.each([optimizer.step for optimizer in self.trainer.strategy.optimizers])
+        self.model.zero_grad(set_to_none=True)
         follow(self.average, self.model, position.step, options.average)
         self._advance(epoch, number, batch, found, rate)
 

@@ -16,7 +16,7 @@ from crossattention.errors import ContractError
 
 
 def build_optimizers(
-    model: nn.Module, name: str, weight_decay: float
+    model: nn.Module, name: str, weight_decay: float, parts: int = 1
 ) -> list[torch.optim.Optimizer]:
     """Build the optimisers of a model, at rate 1; the schedule sets the rate at each step.
 
@@ -25,6 +25,7 @@ def build_optimizers(
         name: "adamw", or "muon" for hidden matrices with AdamW for the rest.
         weight_decay: shrinkage of matrices at each step, times the rate; norms and biases are not
             shrunk.
+        parts: how many optimisers share the hidden matrices, so that threads can share the work.
 
     Raises:
         ContractError: another name.
@@ -46,10 +47,12 @@ def build_optimizers(
     )
     if name == "adamw" or not hidden:
         return [rest]
-    muon = torch.optim.Muon(
-        hidden, lr=1.0, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw"
-    )
-    return [muon, rest]
+    shares = [hidden[first::parts] for first in range(min(parts, len(hidden)))]
+    muons = [
+        torch.optim.Muon(share, lr=1.0, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+        for share in shares
+    ]
+    return [*muons, rest]
 
 
 def rate_at(step: int, peak: float, warmup: int, total: int, schedule: str) -> float:

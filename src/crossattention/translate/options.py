@@ -32,6 +32,7 @@ class TrainOptions:
         patience: judgements without a better BLEU before the run stops early.
         judged: held-out sentences translated at each judgement (one an epoch); 0 is all.
         interval: steps between checkpoints.
+        workers: threads that share each batch (see `workers.py`); the number of cores is fastest.
         seed: of weights, dropout and batch order.
         resume: go on from the last checkpoint in `out`.
     """
@@ -45,11 +46,11 @@ class TrainOptions:
     layers: int = 3
     dropout: float = 0.1
     epochs: int = 9
-    tokens: int = 5000
+    tokens: int = 2500
     longest: int = 128
-    optimizer: str = "adamw"
-    peak: float = 1e-3
-    warmup: int = 1000
+    optimizer: str = "muon"
+    peak: float = 2e-3
+    warmup: int = 400
     schedule: str = "linear"
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -60,11 +61,12 @@ class TrainOptions:
     patience: int = 3
     judged: int = 0
     interval: int = 200
+    workers: int = 1
     seed: int = 1
     resume: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "tokens", "longest", "patience", "interval", "layers"):
+        for name in ("epochs", "tokens", "longest", "patience", "interval", "layers", "workers"):
             if getattr(self, name) < 1:
                 given = repr(getattr(self, name))
                 raise ContractError(complaint(name, "at least 1", given, "raise it"))

@@ -121,7 +121,7 @@ def _claim(out: Path, options: TrainOptions, checksum: str) -> None:
         raise ContractError(complaint("out", "a run to resume", repr(str(out)), do))
     before = json.loads(record.read_text(encoding="utf-8"))
     now = _description(options, checksum)
-    free = {"pairs", "interval", "patience"}
+    free = {"pairs", "interval", "patience", "epochs"}
     differing = sorted(
         name for name, value in now["options"].items()
         if name not in free and before["options"].get(name) != value

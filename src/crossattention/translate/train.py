@@ -82,7 +82,10 @@ def train(
         for sentence, known in references(split.held_out).items()
         if len(tokenizer.encode(sentence)) < options.longest
     ]
-    run = Fit(options, tokenizer, judged[: options.judged or None], steps, report, translate_fn)
+    # Files are often sorted by length: take sentences from all of it.
+    every = max(1, len(judged) // options.judged) if options.judged else 1
+    chosen = judged[::every][: options.judged or None]
+    run = Fit(options, tokenizer, chosen, steps, report, translate_fn)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         model = EncoderDecoder(_config(options, tokenizer))

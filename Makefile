@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 DIST_VENV := build/dist-venv
-SENTENCES := "The black cat is sleeping." "She bought a red car yesterday." "I don't know where he lives."
+SENTENCES := "She bought a red car yesterday." "I don't know where he lives." "The black cat is sleeping."
 
 # The same versions everywhere, in the environments that build the wheel as well.
 export PIP_CONSTRAINT := constraints.txt

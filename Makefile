@@ -1,5 +1,7 @@
 # make demo   translate a few sentences and draw what each word read
 # make test   lint, types, the house test and all tests
+# make laws   the fourteen laws over the full product of their cases
+# make fuzz   draw new problems for an hour (SECONDS=3600) and compare every path
 # make dist   build the wheel and use it alone, outside the checkout
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -16,7 +18,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dist coverage format clean distclean
+.PHONY: help demo test laws fuzz dist coverage format clean distclean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -46,6 +48,15 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_house.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --ignore tests/test_house.py
+
+laws: $(VENV)/.test
+	LAWS=full OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/laws
+
+SECONDS ?= 3600
+
+fuzz: $(VENV)/.test
+	HYPOTHESIS_PROFILE=fresh FUZZ_SECONDS=$(SECONDS) OMP_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -n 2 tests/fuzz
 
 coverage: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term --cov-report=html

@@ -13,16 +13,10 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-CUDA = pytest.param(
-    "cuda",
-    marks=[
-        pytest.mark.cuda,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-    ],
-)
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 
 
-@pytest.fixture(params=["cpu", CUDA])
+@pytest.fixture(params=DEVICES if torch.cuda.is_available() else DEVICES[:1])
 def device(request: pytest.FixtureRequest) -> torch.device:
     """Each device there is: the CPU, and CUDA where it is available."""
     return torch.device(request.param)

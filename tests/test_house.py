@@ -18,6 +18,7 @@ from house.sabotage import NINE, RECORD, SABOTAGE, Rule
 from house.source import PACKAGE, read
 
 README = Path(__file__).parents[1] / "README.md"
+PAGES = [README, *sorted((README.parent / "docs").rglob("*.md"))]
 ROOT_NAMES = [
     "ContractError",
     "CrossAttention",
@@ -117,9 +118,10 @@ def test_a_careless_import_is_seen(tmp_path: Path) -> None:
     assert loaded - loading.packages_of("torch") == {"careless", "rich"}
 
 
-def test_readme_examples_run() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_of_pages_run(page: Path) -> None:
     with torch.random.fork_rng():
-        assert examples.run_blocks(README) > 0
+        assert examples.run_blocks(page) > 0
 
 
 def test_readme_names_files_that_exist() -> None:

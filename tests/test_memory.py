@@ -138,3 +138,39 @@ def test_two_threads_read_one_memory() -> None:
     for thread in threads:
         thread.join()
     assert all(torch.equal(ours, one) for ours, one in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("kernel", ["reference", "matmul", "fused"])
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
+def test_a_memory_that_nobody_reads_may_hold_anything(kernel: str, garbage: float) -> None:
+    torch.manual_seed(0)
+    query, key = torch.randn(3, 2, 5, 4), torch.randn(3, 2, 7, 4)
+    key[1] = garbage
+    leaves = [tensor.requires_grad_() for tensor in (query, key)]
+    read = xa.attend(query, key, key, owner=[2, 0, 2], kernel=kernel)
+    for gradient in torch.autograd.grad(read.sin().sum(), leaves):
+        assert bool(gradient.isfinite().all())
+    layer = xa.CrossAttention(8, 2)
+    rows = torch.randn(3, 5, 8)
+    rows[1] = garbage
+    for form in ("projected", "raw"):
+        memory = layer.remember(rows, form=form).select(torch.tensor([2, 0, 2]))
+        layer.kernel = kernel
+        output = layer(torch.randn(3, 4, 8), memory)
+        for gradient in torch.autograd.grad(output.sin().sum(), list(layer.parameters())):
+            assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("kernel", ["matmul", "fused"])
+def test_a_memory_that_nobody_reads_hides_nothing_from_those_who_read_others(kernel: str) -> None:
+    torch.manual_seed(1)
+    query, key = torch.randn(1, 2, 3, 4), torch.randn(2, 2, 5, 4)
+    bias = torch.zeros(1, 1, 3, 5)
+    bias[..., 0] = -torch.inf  # with the other memory's length, it would hide every row
+    options = {"owner": [0], "lengths": [5, 1], "bias": bias}
+    query.requires_grad_()
+    wanted = xa.attend(query, key, key, **options, kernel="reference")
+    found = xa.attend(query, key, key, **options, kernel=kernel)
+    torch.testing.assert_close(found, wanted)
+    gradients = [torch.autograd.grad(read.sin().sum(), query)[0] for read in (found, wanted)]
+    torch.testing.assert_close(*gradients)

@@ -5,6 +5,7 @@ Every complaint at a public door reads: what must hold, what was given with its 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 
 import torch
@@ -50,9 +51,16 @@ def describe(value: object) -> str:
     'a float32 tensor of shape [2, 3]'
     """
     if isinstance(value, torch.Tensor):
-        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {list(value.shape)}"
+        kind = str(value.dtype).removeprefix("torch.")
+        if value.is_nested:  # its shape cannot be asked for
+            return f"a nested {kind} tensor"
+        if value.layout != torch.strided:
+            kind = f"{str(value.layout).removeprefix('torch.')} {kind}"
+        place = "" if value.device.type == "cpu" else f" on {value.device}"
+        return f"a {kind} tensor of shape {list(value.shape)}{place}"
     if isinstance(value, str | int | float | bool | None):
-        return repr(value)
+        return reprlib.repr(value)
     if isinstance(value, Sequence):
-        return f"a {type(value).__name__} of {len(value)}: {list(value)[:8]}"
-    return f"a {type(value).__name__}"
+        return f"a {type(value).__name__} of {len(value)}: {reprlib.repr(value)}"
+    shape = getattr(value, "shape", None)
+    return f"a {type(value).__name__}" + ("" if shape is None else f" of shape {shape}")

@@ -15,6 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from crossattention.argument import (
+    FLOATS,
+    INTEGERS,
+    check_integers,
+    check_range,
+    check_tensor,
+)
 from crossattention.errors import ContractError, complaint, describe
 
 Causal = str | int | None
@@ -50,9 +57,8 @@ def from_padding_mask(padding: Tensor) -> Tensor:
     >>> from_padding_mask(torch.tensor([[False, False, True]])).tolist()
     [[[[True, True, False]]]]
     """
-    if padding.dtype != torch.bool or padding.dim() != 2:
-        do = "compare it to the padding value first, as in `tokens == pad`"
-        raise ContractError(complaint("padding", "a bool tensor [m, s]", describe(padding), do))
+    do = "compare it to the padding value first, as in `tokens == pad`"
+    check_tensor("padding", padding, (torch.bool,), "a bool tensor [m, s]", do, rank=2)
     return ~padding[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
 
 
@@ -69,14 +75,11 @@ def from_attention_mask(attention_mask: Tensor) -> Tensor:
     >>> from_attention_mask(torch.tensor([[1, 1, 0]])).tolist()
     [[[[True, True, False]]]]
     """
-    if attention_mask.is_floating_point() or attention_mask.dim() != 2:
-        do = "pass 0 and 1 as integers; a float mask is added to the scores, so pass it as `bias`"
-        want = "an integer or bool tensor [m, s]"
-        raise ContractError(complaint("attention_mask", want, describe(attention_mask), do))
-    if on_host(attention_mask) and not bool(((attention_mask == 0) | (attention_mask == 1)).all()):
-        given = f"values from {int(attention_mask.min())} to {int(attention_mask.max())}"
-        want, do = "made of zeros and ones", "1 marks a real row and 0 padding"
-        raise ContractError(complaint("attention_mask", want, given, do))
+    do = "pass 0 and 1 as integers; a float mask is added to the scores, so pass it as `bias`"
+    want, kinds = "an integer or bool tensor [m, s]", (torch.bool, *INTEGERS)
+    check_tensor("attention_mask", attention_mask, kinds, want, do, rank=2)
+    want, do = "made of zeros and ones", "1 marks a real row and 0 padding"
+    check_range("attention_mask", attention_mask, 2, want, do)
     return attention_mask.bool()[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
 
 
@@ -94,19 +97,14 @@ def check_lengths(lengths: Tensor | Sequence[int], memories: int, rows: int) -> 
     >>> check_lengths([3, 0], memories=2, rows=5).tolist()
     [3, 0]
     """
-    given = torch.as_tensor(lengths)
-    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-        do = "pass the number of real rows of each memory"
-        raise ContractError(complaint("lengths", "integers [m]", describe(lengths), do))
+    do = "pass the number of real rows of each memory"
+    given = check_integers("lengths", lengths, "integers [m]", do)
     if list(given.shape) != [memories]:
         want, do = f"of shape [{memories}], one for each of {memories} memories", "count again"
         raise ContractError(complaint("lengths", want, f"shape {list(given.shape)}", do))
-    if on_host(given) and memories:
-        low, high = int(given.min()), int(given.max())
-        if low < 0 or high > rows:
-            want, do = f"between 0 and {rows}, the memory's rows", "a length counts real rows"
-            raise ContractError(complaint("lengths", want, f"values from {low} to {high}", do))
-    return given.long()
+    want, do = f"between 0 and {rows}, the memory's rows", "a length counts real rows"
+    check_range("lengths", given, rows + 1, want, do)
+    return given
 
 
 def check_visible(visible: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
@@ -117,9 +115,8 @@ def check_visible(visible: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
     >>> check_visible(torch.ones(3, 5, dtype=torch.bool), (2, 4, 3, 5)).shape
     torch.Size([1, 1, 3, 5])
     """
-    if visible.dtype != torch.bool:
-        do = "use from_padding_mask or from_attention_mask, or pass an additive float as `bias`"
-        raise ContractError(complaint("visible", "bool, True = may be read", describe(visible), do))
+    do = "use from_padding_mask or from_attention_mask, or pass an additive float as `bias`"
+    check_tensor("visible", visible, (torch.bool,), "a bool tensor, True = may be read", do)
     return _ranked("visible", visible, shape)
 
 
@@ -129,13 +126,8 @@ def check_bias(bias: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
     >>> check_bias(torch.zeros(2, 1, 1, 5), (2, 4, 3, 5)).shape
     torch.Size([2, 1, 1, 5])
     """
-    if not bias.is_floating_point():
-        do = (
-            "pass a bool as `visible`; for integer masks see from_padding_mask, from_attention_mask"
-        )
-        raise ContractError(
-            complaint("bias", "floating point, added to the scores", describe(bias), do)
-        )
+    do = "pass a bool as `visible`; for integer masks see from_padding_mask, from_attention_mask"
+    check_tensor("bias", bias, FLOATS, "a float tensor, added to the scores", do)
     return _ranked("bias", bias, shape)
 
 
@@ -159,7 +151,7 @@ def causal_rows(causal: Causal, queries: int, rows: int, device: torch.device) -
     elif causal == "bottom_right":
         offset = rows - queries
     elif isinstance(causal, int | torch.SymInt) and not isinstance(causal, bool):
-        offset = causal
+        offset = min(max(causal, -queries), rows)  # beyond these nothing changes
     else:
         do = f"a flag has no alignment, and here t = {queries}, s = {rows}: name the corner"
         want = 'an alignment: None, "top_left", "bottom_right" or an integer offset'
@@ -183,18 +175,9 @@ def both(left: Tensor | None, right: Tensor | None) -> Tensor | None:
 def _ranked(name: str, mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
     ranked = mask[None, None] if mask.dim() == 2 else mask  # [t, s] -> [1, 1, t, s]
     if ranked.dim() != 4 or any(
-        have not in (1, want) for have, want in zip(ranked.shape, shape, strict=True)
+        have != want and have != 1 for have, want in zip(ranked.shape, shape, strict=True)
     ):
         want = f"of shape [t, s] or [b, h, t, s] = {list(shape)}, each axis full or 1"
         do = "masks are never padded or cropped: build it for the memory's rows"
         raise ContractError(complaint(name, want, f"shape {list(mask.shape)}", do))
     return ranked
-
-
-def on_host(tensor: Tensor) -> bool:
-    """Whether values can be looked at without waiting for a GPU or breaking a compiled graph.
-
-    >>> on_host(torch.zeros(1))
-    True
-    """
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

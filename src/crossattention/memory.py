@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from crossattention.content import Content, Stamp, check_rows
+from crossattention.content import Content, Stamp, check_rows, check_target, kept_rows, versions_of
 from crossattention.errors import ContractError, complaint
 from crossattention.mask import check_lengths
 from crossattention.owner import Owner
@@ -28,7 +28,8 @@ class Memory:
         size: (m, s), the memories and the rows of each, padding included.
         lengths: int64 `[m]`, real rows of each memory; None if all are real.
         owner: which memory each query sequence reads; None: sequence i reads memory i.
-        rows, value_rows: `[m, s, c]`, zero beyond `lengths`; None once no layer needs them.
+        rows, value_rows: `[m, s, c]`, zero beyond `lengths`; None once no layer needs them. Where
+            there are no lengths they are the caller's own: written to since, they are refused.
         contents: what each layer keeps, by the layer's own number.
 
     >>> memory = Memory.of(torch.ones(2, 3, 4), lengths=[3, 1])
@@ -44,6 +45,7 @@ class Memory:
     contents: Mapping[int, Content] = field(default_factory=dict)
     readable: Tensor | None = None
     may_be_empty: bool = False
+    versions: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -72,12 +74,13 @@ class Memory:
         check_rows(rows, value_rows)
         m, s = rows.shape[:2]
         if lengths is None:
-            return cls((m, s), None, None, rows, value_rows, may_be_empty=s == 0)
-        checked = check_lengths(lengths, m, s).to(rows.device)
+            versions = versions_of(rows, value_rows)
+            return cls((m, s), None, None, rows, value_rows, {}, None, s == 0, versions)
+        checked = check_lengths(lengths, m, s).to(rows.device, copy=True)
         readable = torch.arange(s, device=rows.device) < checked[:, None]  # [m] -> [m, s]
-        rows = rows.masked_fill(~readable[..., None], 0)
-        if value_rows is not None:
-            value_rows = value_rows.masked_fill(~readable[..., None], 0)
+        beyond = ~readable[..., None]  # [m, s] -> [m, s, 1]
+        rows = rows.masked_fill(beyond, 0)
+        value_rows = None if value_rows is None else value_rows.masked_fill(beyond, 0)
         may_be_empty = torch.compiler.is_compiling() or not m or int(checked.min()) == 0
         return cls((m, s), checked, None, rows, value_rows, {}, readable, may_be_empty)
 
@@ -107,12 +110,7 @@ class Memory:
         >>> memory.content(7, ()).key is None
         True
         """
-        found = self.contents.get(layer)
-        if found is None:
-            want, do = "made by the layer that reads it", "call remember(...) with this layer"
-            raise ContractError(complaint("memory", want, "one made by others", do))
-        found.check(stamp)
-        return found
+        return Content.find(self.contents, layer, stamp)
 
     def written(self, layer: int, content: Content) -> Memory:
         """Add what a layer keeps.
@@ -168,33 +166,33 @@ class Memory:
         >>> Memory.of(torch.ones(2, 3, 4)).to(torch.float16).rows.dtype
         torch.float16
         """
-        if isinstance(target, torch.dtype):
-            return self._mapped(lambda x: x.to(target) if x.is_floating_point() else x)
-        owner = None if self.owner is None else self.owner.to(target)
-        return replace(self._mapped(lambda tensor: tensor.to(target)), owner=owner)
+        place = check_target(target)
+        if isinstance(place, torch.dtype):
+            return self._mapped(lambda x: x.to(place) if x.is_floating_point() else x)
+        owner = None if self.owner is None else self.owner.to(place)
+        return replace(self._mapped(lambda tensor: tensor.to(place)), owner=owner)
 
     def _tensors(self) -> list[Tensor]:
-        kept = [self.rows, self.value_rows, self.lengths, self.readable]
-        for content in self.contents.values():
-            kept += [content.key, content.value]
+        kept = [x for content in self.contents.values() for x in (content.key, content.value)]
+        kept += [self.rows, self.value_rows, self.lengths, self.readable]
         return [tensor for tensor in kept if tensor is not None]
 
     def _readers(self) -> Owner:
-        if self.owner is not None:
-            return self.owner
-        return Owner.shared(self.size[0], 1, next((t.device for t in self._tensors()), None))
+        device = next((tensor.device for tensor in self._tensors()), None)
+        return self.owner or Owner.shared(self.size[0], 1, device)
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Memory:
         """Change every tensor that has a memory axis."""
-
-        def each(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else change(tensor)
-
-        contents = {
-            layer: Content(content.stamp, each(content.key), each(content.value))
-            for layer, content in self.contents.items()
-        }
-        return replace(
-            self, lengths=each(self.lengths), rows=each(self.rows), contents=contents,
-            value_rows=each(self.value_rows), readable=each(self.readable),
+        if self.rows is not None:
+            kept_rows(self.rows, self.value_rows, self.versions)
+        given = self.lengths, self.readable, self.rows, self.value_rows
+        lengths, readable, rows, others = (None if x is None else change(x) for x in given)
+        return Memory(
+            self.size, lengths, self.owner, rows, others,
+            {layer: content.mapped(change) for layer, content in self.contents.items()},
+            readable, self.may_be_empty, versions_of(rows, others),
         )  # fmt: skip
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.__dict__["versions"] = versions_of(self.rows, self.value_rows)  # copies count anew

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from crossattention.errors import ContractError, complaint, describe
+from crossattention.argument import check_integers, check_range, check_size
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Owner:
         slots: int64 `[m, n]`, the query sequences of each memory, repeated where there are fewer
             than n; None when `index` is 0, 0, 1, 1, … and folding is a view.
         place: int64 `[b]`, where each query sequence went among m·n; None with `slots`.
+        unread: bool `[m]`, the memories that no query sequence reads; None if there are none.
 
     >>> Owner.of([0, 0, 2], memories=3).per_memory
     2
@@ -37,6 +38,7 @@ class Owner:
     per_memory: int
     slots: Tensor | None = None
     place: Tensor | None = None
+    unread: Tensor | None = None
 
     @classmethod
     def of(cls, index: Tensor | Sequence[int], memories: int) -> Owner:
@@ -51,17 +53,13 @@ class Owner:
         >>> Owner.of([1, 0, 1], memories=2).slots.tolist()
         [[1, 1], [0, 2]]
         """
-        given = torch.as_tensor(index)
-        if given.is_floating_point() or given.dtype == torch.bool or given.dim() != 1:
-            do = "pass the memory of each query sequence"
-            raise ContractError(complaint("owner", "integers [b]", describe(index), do))
-        sequences = given.shape[0]
-        if sequences and (int(given.min()) < 0 or int(given.max()) >= memories):
-            do = "an owner names a memory by its position"
-            values = f"values from {int(given.min())} to {int(given.max())}"
-            want = f"between 0 and {memories - 1}, as there are {memories} memories"
-            raise ContractError(complaint("owner", want, values, do))
-        return cls._grouped(given.long(), memories)
+        check_size("memories", memories, 0, "count the memories")
+        do = "pass the memory of each query sequence"
+        given = check_integers("owner", index, "integers [b], with their values", do)
+        want = f"between 0 and {memories - 1}, as there are {memories} memories"
+        do = "an owner names a memory by its position"
+        check_range("owner", given, memories, want, do)
+        return cls._grouped(given.clone(), memories)  # the caller may fill its tensor anew
 
     @classmethod
     def shared(cls, memories: int, count: int, device: torch.device | None = None) -> Owner:
@@ -70,9 +68,8 @@ class Owner:
         >>> Owner.shared(memories=2, count=3).index.tolist()
         [0, 0, 0, 1, 1, 1]
         """
-        if count < 1:
-            do = "each memory is read by one query sequence or more"
-            raise ContractError(complaint("count", "at least 1", str(count), do))
+        check_size("memories", memories, 0, "count the memories")
+        check_size("count", count, 1, "each memory is read by one query sequence or more")
         each = torch.arange(memories, device=device).repeat_interleave(count)
         return cls(each, memories, count)
 
@@ -82,17 +79,25 @@ class Owner:
         >>> Owner.of([0, 0, 2], memories=3).shared_by(2).index.tolist()
         [0, 0, 0, 0, 2, 2]
         """
-        if count < 1 or self.slots is None:
+        check_size("count", count, 1, "each memory is read by one query sequence or more")
+        if not self.index.shape[0]:
+            return self  # nobody, however often
+        if self.slots is None:
             return self.shared(self.memories, self.per_memory * count, self.index.device)
         return self._grouped(self.index.repeat_interleave(count), self.memories)
 
     def select(self, index: Tensor) -> Owner:
-        """Keep the query sequences named by `index`, in its order.
+        """Keep the query sequences named by `index` [b'], in its order.
 
         >>> Owner.shared(memories=2, count=2).select(torch.tensor([3, 0])).index.tolist()
         [1, 0]
         """
-        return self._grouped(self.index[index], self.memories)
+        sequences = self.index.shape[0]
+        do = "pass the place of each query sequence that is kept"
+        given = check_integers("index", index, "integers [b']", do)
+        want = f"between 0 and {sequences - 1}, as there are {sequences} query sequences"
+        check_range("index", given, sequences, want, do)
+        return self._grouped(self.index[given.to(self.index.device)], self.memories)
 
     def to(self, device: torch.device | str) -> Owner:
         """Move to a device.
@@ -102,7 +107,8 @@ class Owner:
         """
         slots = None if self.slots is None else self.slots.to(device)
         place = None if self.place is None else self.place.to(device)
-        return Owner(self.index.to(device), self.memories, self.per_memory, slots, place)
+        unread = None if self.unread is None else self.unread.to(device)
+        return Owner(self.index.to(device), self.memories, self.per_memory, slots, place, unread)
 
     @classmethod
     def _grouped(cls, index: Tensor, memories: int) -> Owner:
@@ -121,4 +127,5 @@ class Owner:
         slots = order[start.clamp(max=max(len(order) - 1, 0))]
         slots = slots[:, None].repeat(1, most).flatten()  # [m] -> [m * n]
         slots[place] = torch.arange(len(index), device=index.device)
-        return cls(index, memories, most, slots.unflatten(0, (memories, most)), place)
+        unread = counts == 0 if int(counts.min()) == 0 else None
+        return cls(index, memories, most, slots.unflatten(0, (memories, most)), place, unread)

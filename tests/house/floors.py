@@ -14,6 +14,7 @@ CORE_DEPENDENCY = "torch"
 ROOT = "the root"
 FLOORS = (
     ("errors",),
+    ("argument",),
     ("mask",),
     ("owner",),
     ("content",),
@@ -29,7 +30,7 @@ FLOORS = (
 HEIGHT = {name: height for height, names in enumerate(FLOORS) for name in names}
 CORE = HEIGHT["seq2seq"]
 KERNELS = "kernels"
-SHARED_BY_KERNELS = ("contract", "fold")
+SHARED_BY_KERNELS = ("contract", "first_order", "fold")
 
 
 def floor_faults(package: Path) -> list[str]:

@@ -30,14 +30,14 @@ def queries(b: int = 3, t: int = 5) -> Tensor:
     return torch.randn(b, t, 12, dtype=torch.float64)
 
 
+def split(stream: Tensor, heads: int) -> Tensor:
+    return stream.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
 def by_hand(
     made: xa.CrossAttention, query: Tensor, memory: Tensor, owner: list[int], **masks: object
 ) -> Tensor:
     """The layer by its equation, from the verb that the kernels' tests judge."""
-
-    def split(stream: Tensor, heads: int) -> Tensor:
-        return stream.unflatten(-1, (heads, -1)).transpose(1, 2)
-
     key = split(made.key_projection(memory), made.sizes.memory_heads)
     value = split(made.value_projection(memory), made.sizes.memory_heads)
     asked = split(made.query_projection(query), made.sizes.heads)
@@ -99,13 +99,13 @@ def test_null_row_equals_one_more_visible_row(form: str, memory_heads: int) -> N
     made.null_row = NullRow(memory_heads, 3, 3).double()
     nn.init.normal_(made.null_row.value)
     output = made(query, made.remember(memory, [7, 0, 4], form=form))
-    key = made._split(made.key_projection(memory), memory_heads)
-    value = made._split(made.value_projection(memory), memory_heads)
+    key = split(made.key_projection(memory), memory_heads)
+    value = split(made.value_projection(memory), memory_heads)
     key = torch.cat([key, made.null_row.key[:, None].expand(3, -1, -1, -1)], 2)
     value = torch.cat([value, made.null_row.value[:, None].expand(3, -1, -1, -1)], 2)
     seen = torch.arange(8) < torch.tensor([7, 0, 4])[:, None]
     seen[:, 7] = True
-    asked = made._split(made.query_projection(query), 4)
+    asked = split(made.query_projection(query), 4)
     read, lse = xa.attend_with_lse(
         asked, key, value, visible=seen[:, None, None], kernel="reference"
     )
@@ -156,7 +156,7 @@ def test_weights_never_change_the_output_and_reproduce_it(form: str, training: b
     before = made(query, kept)
     shown = made.weights(query, kept)
     assert torch.equal(made(query, kept), before)
-    value = made._split(made.value_projection(memory), 4)
+    value = split(made.value_projection(memory), 4)
     read = (shown @ value.masked_fill(~kept.readable[:, None, :, None], 0)).transpose(1, 2)
     torch.testing.assert_close(made.output_projection(read.flatten(2)), before)
     torch.testing.assert_close(made.weights(query, kept, heads=[2, 0]), shown[:, [2, 0]])
@@ -202,8 +202,18 @@ def test_what_changed_is_refused() -> None:
     with pytest.raises(xa.ContractError, match="stale"):
         made(query, kept)
     kept = made.remember(memory)
-    with pytest.raises(xa.ContractError, match="stale|others"):
+    with pytest.raises(xa.ContractError, match="others"):
         copy.deepcopy(made)(query, kept)
+
+
+def test_copies_of_a_layer_share_a_memory_as_other_layers_do() -> None:
+    made, memory, query = layer(), rows(), queries()
+    twin = copy.deepcopy(made)
+    with torch.no_grad():
+        twin.value_projection.weight.mul_(2)
+    both = twin.remember(made.remember(memory))
+    assert torch.equal(made(query, both), made(query, memory))
+    assert torch.equal(twin(query, both), twin(query, memory))
 
 
 def test_wrong_shapes_are_refused_at_the_door() -> None:
@@ -218,3 +228,28 @@ def test_wrong_shapes_are_refused_at_the_door() -> None:
         xa.CrossAttention(12, 4, memory_heads=3)
     with pytest.raises(xa.ContractError, match="multiple of heads"):
         xa.CrossAttention(12, 5)
+
+
+def test_hidden_rows_spoil_no_gradient_of_a_key_norm() -> None:
+    made, memory, query = layer(), rows(), queries()
+    made.key_norm = nn.LayerNorm(3).double()
+    visible = torch.ones(5, 7, dtype=torch.bool)
+    visible[:, 4] = False
+    found = []
+    for garbage in (0.0, torch.nan, torch.inf):
+        memory[:, 4] = garbage
+        output = made(query, made.remember(memory.clone()), visible=visible)
+        found.append([output, *torch.autograd.grad(output.sin().sum(), list(made.parameters()))])
+    for dirty in found[1:]:
+        for ours, clean in zip(dirty, found[0], strict=True):
+            torch.testing.assert_close(ours, clean)
+
+
+def test_asking_for_weights_draws_no_chance() -> None:
+    made, memory, query = layer(dropout=0.4).train(), rows(), queries()
+    made.null_row = NullRow(4, 3, 3).double()
+    torch.manual_seed(3)
+    wanted = made(query, memory)
+    torch.manual_seed(3)
+    made.weights(query, memory)
+    assert torch.equal(made(query, memory), wanted)

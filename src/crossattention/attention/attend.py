@@ -16,6 +16,7 @@ from torch import Tensor
 
 from crossattention.attention.choose import choose
 from crossattention.attention.door import enter
+from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem, Reading
 from crossattention.kernels.matmul import weights
 from crossattention.mask import Causal
@@ -159,4 +160,12 @@ def read(problem: Problem, kernel: str | Kernel = "auto") -> Reading:
     >>> read(Problem(x, x, x, None, Mask(), Score(1.0))).value.tolist()
     [[[[1.0, 1.0]]]]
     """
-    return choose(problem, kernel).run(problem)
+    chosen = choose(problem, kernel)
+    reading = chosen.run(problem)
+    b, h, t, _ = problem.query.shape
+    want = (b, h, t, problem.value.shape[-1])
+    if not isinstance(reading, Reading) or reading.value.shape != want:
+        given = describe(getattr(reading, "value", reading))
+        do = f"kernel {chosen.name} is not yet one"
+        raise ContractError(complaint("kernel", f"one that reads a value {want}", given, do))
+    return reading

@@ -35,8 +35,13 @@ def choose(problem: Problem, kernel: str | Kernel = "auto") -> Kernel:
     if isinstance(kernel, str) and kernel == "auto":
         return _cheapest(problem)
     named = by_name(kernel) if isinstance(kernel, str) else kernel
-    if not all(hasattr(named, verb) for verb in ("refuses", "cost", "run")):
-        do = "pass a name, or an object with refuses, cost and run"
+    verbs = (getattr(named, verb, None) for verb in ("refuses", "cost", "run"))
+    if (
+        isinstance(named, type)
+        or not isinstance(getattr(named, "name", None), str)
+        or not all(callable(verb) for verb in verbs)
+    ):
+        do = "pass a name, or an object with a name, refuses, cost and run"
         raise ContractError(complaint("kernel", "a name or a kernel", describe(kernel), do))
     refusals = named.refuses(problem)
     if refusals:

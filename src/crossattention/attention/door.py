@@ -6,13 +6,15 @@ read is cleared before any kernel meets it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from crossattention import mask as masks
-from crossattention.errors import ContractError, complaint, describe
+from crossattention.argument import FLOATS, check_number, check_tensor, on_host
+from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Score
 from crossattention.mask import Causal, Mask
 from crossattention.owner import Owner
@@ -33,8 +35,8 @@ def enter(
     dropout: float,
 ) -> tuple[Problem, bool]:
     """Check the arguments of `attend`; also say whether they came without the head axis."""
-    headless = isinstance(query, Tensor) and query.dim() == 3
     check_streams(query, key, value)
+    headless = query.dim() == 3
     if headless:
         query, key, value = (
             query[:, None],
@@ -48,8 +50,7 @@ def enter(
         rows = torch.arange(key.shape[2], device=key.device) < lengths[:, None]  # [m] -> [m, s]
     shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     mask, readable = build_mask(shape, query.device, rows, owned, visible, bias, causal)
-    if readable is not None:
-        key, value = clear_unread(key, value, readable, owned)
+    key, value = clear_unread(key, value, readable, owned)
     score = Score(check_scale(scale, query.shape[-1]), check_softcap(softcap))
     problem = Problem(query, key, value, owned, mask, score, check_dropout(dropout))
     return problem, headless
@@ -58,9 +59,8 @@ def enter(
 def check_streams(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Check that query, key and value are tensors whose sizes, dtypes and devices agree."""
     for name, given in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(given, Tensor) or not given.is_floating_point():
-            do = "convert it, or project it first"
-            raise ContractError(complaint(name, "a floating-point tensor", describe(given), do))
+        kinds = "float32, float64, bfloat16 or float16"
+        check_tensor(name, given, FLOATS, f"a tensor of {kinds}", "convert it, or project it first")
         if given.dim() not in (3, 4) or given.dim() != query.dim():
             want = "[b, h, t, d] over [m, g, s, d], or all without the head axis"
             do = "give query, key and value the same rank"
@@ -119,35 +119,40 @@ def build_mask(
     """Combine whatever hides: a mask for kernels, and all of it in one, [b|1, h|1, t|1, s|1]."""
     if visible is None and bias is None and causal is None and not may_be_empty:
         return Mask(rows), None  # every query row reads: nothing to look for
+    visible = None if visible is None else masks.check_visible(visible, shape)
+    bias = None if bias is None else masks.check_bias(bias, shape)
     for name, given in (("visible", visible), ("bias", bias)):
         if given is not None and given.device != device:
             places = f"{given.device} and {device}"
             raise ContractError(complaint(name, "on the query's device", places, "move it"))
-    if visible is not None:
-        visible = masks.check_visible(visible, shape)
     visible = masks.both(visible, masks.causal_rows(causal, shape[2], shape[3], device))
-    if bias is not None:
-        bias = masks.check_bias(bias, shape)
     readable = visible
     if rows is not None:
         per_memory = rows[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
         readable = masks.both(readable, per_memory if owner is None else per_memory[owner.index])
     if bias is not None:
         readable = masks.both(readable, bias.detach() != -torch.inf)
+    if shape[3] == 0:  # no rows: nothing can be read, whatever a mask of one column says
+        readable = torch.ones(1, 1, 1, 0, dtype=torch.bool, device=device)
     reads = None if readable is None else readable.any(-1, keepdim=True)
     return Mask(rows, visible, bias, reads), readable
 
 
 def clear_unread(
-    key: Tensor, value: Tensor, readable: Tensor, owner: Owner | None
+    key: Tensor, value: Tensor, readable: Tensor | None, owner: Owner | None
 ) -> tuple[Tensor, Tensor]:
     """Zero the memory rows that no query may read: they may hold anything, NaN included."""
+    if readable is None:
+        if owner is None or owner.unread is None:
+            return key, value
+        whole = owner.unread[:, None, None, None]  # [m] -> [m, 1, 1, 1]
+        return key.masked_fill(whole, 0), value.masked_fill(whole, 0)
     used = readable.flatten(1, 2).any(1)  # [b|1, h|1, t|1, s|1] -> [b|1, s|1]
     if owner is not None:
         used = used.expand(owner.index.shape[0], -1).float()
         used = used.new_zeros(owner.memories, used.shape[1]).index_add(0, owner.index, used) > 0
     unread = ~used[:, None, :, None]  # [m|1, s|1] -> [m|1, 1, s|1, 1]
-    if masks.on_host(unread) and not bool(unread.any()):
+    if on_host(unread) and not bool(unread.any()):
         return key, value
     return key.masked_fill(unread, 0), value.masked_fill(unread, 0)
 
@@ -156,25 +161,19 @@ def check_scale(scale: float | None, width: int) -> float:
     """Take d^-½ where no scale is given; 1 where there is no width to scale by."""
     if scale is None:
         return width**-0.5 if width else 1.0
-    if isinstance(scale, bool) or not isinstance(scale, int | float):
-        do = "pass a number, or None for 1/√d"
-        raise ContractError(complaint("scale", "a number", describe(scale), do))
-    return float(scale)
+    return check_number("scale", scale, "a finite number", "pass None for 1/√d")
 
 
 def check_softcap(softcap: float | None) -> float | None:
     """Check c in c·tanh(score/c)."""
     if softcap is None:
         return None
-    if isinstance(softcap, bool) or not isinstance(softcap, int | float) or softcap <= 0:
-        do = "pass None for no cap"
-        raise ContractError(complaint("softcap", "a number above 0", describe(softcap), do))
-    return float(softcap)
+    want = "a finite number above 0"
+    return check_number("softcap", softcap, want, "pass None for no cap", low=0, strictly=True)
 
 
 def check_dropout(dropout: float) -> float:
     """Check a probability."""
-    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        do = "it is the probability that a weight is dropped"
-        raise ContractError(complaint("dropout", "from 0 to below 1", describe(dropout), do))
-    return float(dropout)
+    do = "it is the probability that a weight is dropped"
+    most = math.nextafter(1, 0)
+    return check_number("dropout", dropout, "from 0 to below 1", do, low=0, high=most)

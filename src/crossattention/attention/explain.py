@@ -114,11 +114,11 @@ def explain_problem(problem: Problem, kernel: str | Kernel = "auto") -> Explanat
     >>> explain_problem(Problem(x, x, x, None, Mask(), Score(1.0)), "reference").chosen
     'reference'
     """
-    known = KERNELS if isinstance(kernel, str) else (*KERNELS, kernel)
     try:
         chosen = choose(problem, kernel).name
     except NoKernelError:
         chosen = None
+    known = KERNELS if isinstance(kernel, str) else (*KERNELS, kernel)
     return Explanation(tuple(_ask(each, problem) for each in known), chosen)
 
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from crossattention.errors import ContractError, complaint
+from crossattention.argument import FLOATS, check_tensor
+from crossattention.errors import ContractError, complaint, describe
 
 
 def merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -31,23 +32,37 @@ def merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     >>> merge([one, (torch.tensor([[4.0]]), torch.tensor([0.0]))])[0].item()
     3.0
     """
-    if not parts:
-        raise ContractError(complaint("parts", "one or more", "none", "pass (value, lse) pairs"))
-    value_shape = parts[0][0].shape
-    for value, lse in parts:
-        if value.shape != value_shape or lse.shape != value_shape[:-1]:
-            given = f"value {list(value.shape)} and lse {list(lse.shape)}"
-            want = f"of shapes {list(value_shape)} and {list(value_shape[:-1])}"
-            do = "parts hold the same query rows; gather or pad them first"
-            raise ContractError(complaint("parts", want, given, do))
+    _check(parts)
     lses = torch.stack([lse for _, lse in parts])  # p parts of [..., t] -> [p, ..., t]
-    if not lses.is_floating_point() or lses.dtype.itemsize < 4:
+    if lses.dtype.itemsize < 4:
         lses = lses.float()
     empty = (lses == -torch.inf).all(0)
     # Where every part is empty the shares are computed from zeros, then erased: no inf - inf.
     total = torch.logsumexp(lses.masked_fill(empty, 0), 0)
-    share = (lses.masked_fill(empty, 0) - total).exp().masked_fill(empty, 0)
+    # Not exp(lse - total): rounded totals of large scores would let shares sum to more than 1.
+    share = torch.softmax(lses.masked_fill(empty, 0), 0).masked_fill(empty, 0)
     values = torch.stack([value for value, _ in parts]).to(lses.dtype)
     # A part that read nothing holds zeros, whatever its share.
     merged = (share[..., None] * values).sum(0)  # [p, ..., t, e] -> [..., t, e]
     return merged.to(parts[0][0].dtype), total.masked_fill(empty, -torch.inf)
+
+
+def _check(parts: Sequence[tuple[Tensor, Tensor]]) -> None:
+    do = "pass (value, lse) pairs, as attend_with_lse returns them"
+    if not isinstance(parts, Sequence) or not parts:
+        raise ContractError(complaint("parts", "a list of one or more", describe(parts), do))
+    for part in parts:
+        if not isinstance(part, Sequence) or len(part) != 2:
+            raise ContractError(complaint("parts", "made of pairs", describe(part), do))
+        for name, each in zip(("value", "lse"), part, strict=True):
+            check_tensor(f"parts` and `{name}", each, FLOATS, "float tensors", do)
+    first, places = parts[0][0], {each.device for part in parts for each in part}
+    if first.dim() == 0 or len(places) > 1:
+        want, given = "rows [..., t, e] on one device", f"{describe(first)} on {places}"
+        raise ContractError(complaint("parts", want, given, do))
+    for value, lse in parts:
+        if value.shape != first.shape or lse.shape != first.shape[:-1]:
+            given = f"value of shape {list(value.shape)} and lse of shape {list(lse.shape)}"
+            want = f"of shapes {list(first.shape)} and {list(first.shape[:-1])}"
+            do = "parts hold the same query rows; gather or pad them first"
+            raise ContractError(complaint("parts", want, given, do))

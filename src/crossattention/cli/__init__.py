@@ -30,7 +30,7 @@ def main() -> None:
         if missing == "crossattention":
             raise
         extra = EXTRAS.get(missing, "translate")
-        _stop(f"{missing} is not installed; do pip install 'crossattention[{extra}]'.", 2)
+        _stop(f"{missing} is not installed; pip install 'crossattention[{extra}]'.", 2)
     except OSError as error:  # the disk is full, a file has gone
         _stop(str(error), 1)
 

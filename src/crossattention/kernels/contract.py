@@ -11,12 +11,14 @@ accepts.
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from crossattention.errors import ContractError, complaint
 from crossattention.mask import Mask
 from crossattention.owner import Owner
 
@@ -109,7 +111,9 @@ class Reading:
         torch.Size([1, 1, 1])
         """
         if self.lse is None:
-            raise TypeError("a kernel that accepts `wants_lse` must return the log-sum-exp")
+            do = "refuse `wants_lse`, or return `lse`"
+            want = "one that returns the log-sum-exp it was asked for"
+            raise ContractError(complaint("kernel", want, "a reading without", do))
         return self.lse
 
 
@@ -145,6 +149,17 @@ class Kernel(Protocol):
     def run(self, problem: Problem) -> Reading:
         """Compute."""
         ...
+
+
+def plainly(device: torch.device) -> AbstractContextManager[object]:
+    """Compute in the dtypes that are given, whatever autocast is on; every device has a say.
+
+    >>> with plainly(torch.device("cpu")), torch.autocast("cpu"):
+    ...     pass
+    """
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def products(problem: Problem) -> int:

@@ -47,12 +47,17 @@ def fold(problem: Problem) -> Folded:
     mask, score = problem.mask, problem.score
     rows = None if mask.rows is None else mask.rows[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
     visible = _folded_mask(mask.visible, problem)
+    reads, owner = _folded_mask(mask.reads, problem), problem.owner
+    if owner is not None and owner.unread is not None:
+        # Queries that only fill the place of a memory's readers read nothing: its masks are not
+        # theirs, and might hide every row from them.
+        reads = both(reads, ~owner.unread[:, None, None, None])  # [m] -> [m, 1, 1, 1]
     return Folded(
         query=_folded(problem.query, problem),
         visible=both(rows, visible),
         bias=_folded_mask(mask.bias, problem),
         offset=_folded_mask(score.offset, problem),
-        reads=_folded_mask(mask.reads, problem),
+        reads=reads,
         problem=problem,
     )
 

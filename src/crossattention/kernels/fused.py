@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossattention.kernels.contract import Cost, Problem, Reading, products, traffic
+from crossattention.kernels.contract import Cost, Problem, Reading, plainly, products, traffic
+from crossattention.kernels.first_order import first_order
 from crossattention.kernels.fold import Folded, fold
 
 
@@ -64,20 +65,22 @@ class Fused:
         """Compute."""
         folded = fold(problem)
         m, g, _, _ = problem.key.shape
-        query = folded.query.expand(m, g, -1, -1)
-        key, value = _plain(problem.key), _plain(problem.value)
+        query, key, value = (
+            _plain(first_order(each, self.name))
+            for each in (folded.query.expand(m, g, -1, -1), problem.key, problem.value)
+        )
         mask, scale = _additive_or_bool(folded), problem.score.scale
         lse = None
-        with torch.autocast(query.device.type, enabled=False):
+        with plainly(query.device):
             if problem.wants_lse and query.numel() and key.numel():  # torch divides by 0 on 0 rows
                 if mask is not None and mask.dtype == torch.bool:
                     mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
                 read, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                    _plain(query), key, value, attn_mask=mask, scale=scale
+                    query, key, value, attn_mask=mask, scale=scale
                 )
             else:
                 read = F.scaled_dot_product_attention(
-                    _plain(query), key, value, attn_mask=mask, scale=scale
+                    query, key, value, attn_mask=mask, scale=scale
                 )
         if folded.reads is not None:
             read = read.masked_fill(~folded.reads, 0)
@@ -113,7 +116,8 @@ def _additive_or_bool(folded: Folded) -> Tensor | None:
 def _finish(lse: Tensor | None, read: Tensor, folded: Folded) -> Tensor:
     """Add what the softmax does not see, and mark empty rows; [m, g, n·r·t] -> [..., 1]."""
     if lse is None:  # no query rows, or a memory of length 0
-        return read.new_full((*read.shape[:-1], 1), -torch.inf)
+        wide = torch.promote_types(read.dtype, torch.float32)
+        return read.new_full((*read.shape[:-1], 1), -torch.inf, dtype=wide)
     finished = lse[..., None]
     if folded.offset is not None:
         finished = finished + folded.offset.to(finished.dtype) * folded.problem.score.scale

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossattention.kernels.contract import Cost, Problem, Reading, products, traffic
+from crossattention.kernels.contract import Cost, Problem, Reading, plainly, products, traffic
 from crossattention.kernels.fold import Folded, fold
 
 
@@ -44,7 +44,7 @@ class Matmul:
     def run(self, problem: Problem) -> Reading:
         """Compute."""
         folded = fold(problem)
-        with torch.autocast(problem.query.device.type, enabled=False):
+        with plainly(problem.query.device):
             weights, scores = _weigh(folded)
             kept = F.dropout(weights, problem.dropout) if problem.dropout else weights
             value = folded.unfold(kept @ problem.value.to(kept.dtype))
@@ -67,7 +67,7 @@ def weights(problem: Problem) -> Tensor:
     [[[[1.0]]]]
     """
     folded = fold(problem)
-    with torch.autocast(problem.query.device.type, enabled=False):
+    with plainly(problem.query.device):
         return folded.unfold(_weigh(folded)[0])
 
 

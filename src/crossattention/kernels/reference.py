@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossattention.kernels.contract import Cost, Problem, Reading, products, traffic
+from crossattention.kernels.contract import Cost, Problem, Reading, plainly, products, traffic
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class Reference:
 
     def run(self, problem: Problem) -> Reading:
         """Compute the definition."""
-        device = problem.query.device.type
-        with torch.autocast(device, enabled=False):
+        with plainly(problem.query.device):
             weights, lse = score(problem)
             kept = F.dropout(weights, problem.dropout)
             value = _per_query(problem.value, problem).to(weights.dtype)  # [b, h, t|1, s, e]

@@ -13,11 +13,14 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from crossattention.argument import FLOATS, check_number, check_size, check_tensor
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
+from crossattention.nn.cache import Cache
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.initialise import initialise
-from crossattention.nn.self_attention import Cache, SelfAttention
+from crossattention.nn.project import check_kind, check_stream
+from crossattention.nn.self_attention import SelfAttention
 
 
 class FeedForward(nn.Module):
@@ -32,12 +35,17 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
+        check_size("width", width, 1, "pass the width of the stream")
+        check_size("hidden", hidden, 1, "pass the width between the two maps")
         self.expand = nn.Linear(width, hidden)
         self.contract = nn.Linear(hidden, width)
         initialise(self)
 
     def forward(self, stream: Tensor) -> Tensor:
         """Map `[..., c]` to `[..., c]`."""
+        want, do = "a float tensor [..., c]", "pass rows of the layer's width"
+        check_tensor("stream", stream, FLOATS, want, do)
+        check_kind("stream", stream, self.expand)
         hidden: Tensor = self.contract(self.expand(stream).relu())
         return hidden
 
@@ -57,10 +65,15 @@ class Residual(nn.Module):
             raise ContractError(complaint("norm", '"pre" or "post"', describe(norm), do))
         self.before = norm == "pre"
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        do = "it is the probability that a number is dropped"
+        self.width = width
+        self.dropout = nn.Dropout(
+            check_number("dropout", dropout, "from 0 to 1", do, low=0, high=1)
+        )
 
     def forward(self, stream: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         """Compute x + part(norm(x)), or norm(x + part(x))."""
+        check_stream("stream", stream, self.width, self.norm)
         if self.before:
             added: Tensor = self.dropout(part(self.norm(stream)))
             return stream + added

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from crossattention.argument import check_flag
 from crossattention.attention.attend import read
-from crossattention.attention.door import check_dropout
+from crossattention.attention.door import check_dropout, check_scale, check_softcap
 from crossattention.content import Content, Stamp
 from crossattention.kernels.contract import Kernel, Problem, Score
 from crossattention.kernels.matmul import weights
@@ -25,13 +25,14 @@ from crossattention.memory import Memory
 from crossattention.nn import raw
 from crossattention.nn.form import choose_form, form_costs, rows_of
 from crossattention.nn.initialise import initialise
-from crossattention.nn.null_row import NullRow
-from crossattention.nn.pose import answer, only_heads, pose
+from crossattention.nn.null_row import NullRow, with_null_row
+from crossattention.nn.pose import answer, check_heads, only_heads, pose
+from crossattention.nn.project import check_stream, finish, heads_of, map_rows
 from crossattention.nn.sizes import Sizes
-from crossattention.nn.stamp import next_number, stamp_of
+from crossattention.nn.stamp import Numbered, stamp_of
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(Numbered):
     """Read a memory with several heads: W_o · concat_h softmax(q_h·k_h · d^-½) v_h.
 
     Args:
@@ -74,6 +75,7 @@ class CrossAttention(nn.Module):
         head_widths = (key_width, value_width)
         self.sizes = sizes = Sizes.of(width, heads, memory_width, head_widths, memory_heads)
         self.dropout = check_dropout(dropout)
+        check_flag("bias", bias, "choose whether the projections have one")
         self.scale: float = sizes.key_width**-0.5
         self.softcap: float | None = None
         self.kernel: str | Kernel = "auto"
@@ -85,7 +87,6 @@ class CrossAttention(nn.Module):
         self.query_norm: nn.Module = nn.Identity()
         self.key_norm: nn.Module = nn.Identity()
         self.null_row: NullRow | None = None
-        self.number = next_number()
         initialise(self)
 
     def remember(
@@ -108,20 +109,22 @@ class CrossAttention(nn.Module):
             form: "projected" keeps this layer's keys and values; "raw" keeps nothing but the
                 rows; "auto" takes what is cheaper over the memory's life.
         Raises:
-            ContractError: shapes, or a form that the layer cannot take, with the reasons.
+            ContractError: shapes, rows written to since, a form that the layer cannot take.
 
         >>> layer = CrossAttention(8, 2)
         >>> layer.remember(torch.randn(1, 5, 8), queries=1).contents[layer.number].key is None
         True
         """
         memory = Memory.of(rows, lengths, value_rows)
-        key_rows, other_rows = rows_of(memory, self.sizes)
-        refused = raw.refusals(self.key_projection, self.value_projection, self.key_norm)
+        maps, normed = (self.key_projection, self.value_projection), self.key_norm
+        key_rows, other_rows = rows_of(memory, self.sizes, *maps)
+        refused = raw.refusals(*maps, normed)
         costs = form_costs(queries, memory.size[1], self.sizes)
         if choose_form(form, costs, refused) == "raw":
             return memory.written(self.number, Content(self._stamp()))
-        key = self.key_norm(self._split(self.key_projection(key_rows), self.sizes.memory_heads))
-        value = self._split(self.value_projection(other_rows), self.sizes.memory_heads)
+        g, d, e = self.sizes.memory_heads, self.sizes.key_width, self.sizes.value_width
+        key = map_rows(lambda x: normed(heads_of("key_projection", maps[0](x), g, d)), key_rows)
+        value = map_rows(lambda x: heads_of("value_projection", maps[1](x), g, e), other_rows)
         if not torch.is_grad_enabled():  # many reads lie ahead
             key, value = key.contiguous(), value.contiguous()
         return memory.written(self.number, Content(self._stamp(), key, value))
@@ -146,11 +149,9 @@ class CrossAttention(nn.Module):
         """
         problem, content, projected = self._pose(query, memory, visible, bias)
         value = self._read(problem, content, projected)
-        output: Tensor = self.output_projection(value.transpose(1, 2).flatten(2))
-        reads = problem.mask.reads
-        if reads is None or self.null_row is not None:
-            return output
-        return output.masked_fill(~reads.any(1), 0)  # [b|1, h|1, t|1, 1] -> [b|1, t|1, 1]
+        reads = problem.mask.reads if self.null_row is None else None
+        merged = value.transpose(1, 2).flatten(2)  # [b, h, t, e] -> [b, t, h·e]
+        return finish(merged, self.output_projection, reads)
 
     def weights(
         self,
@@ -167,34 +168,33 @@ class CrossAttention(nn.Module):
         and to what the null row leaves where there is one.
         """
         problem, _, projected = self._pose(query, memory, visible, bias)
+        kept = None if heads is None else check_heads(heads, self.sizes.heads)
         if self.null_row is None:
-            return weights(problem if heads is None else only_heads(problem, heads))
-        lse = read(replace(problem, wants_lse=True), self.kernel).lse_or_raise()
-        left = self.null_row.leaves(projected, lse, self.scale, self.softcap)[..., None]
-        return (weights(problem) * left)[:, slice(None) if heads is None else list(heads)]
+            return weights(problem if kept is None else only_heads(problem, kept))
+        undropped, score = replace(problem, wants_lse=True, dropout=0.0), problem.score
+        lse = read(undropped, self.kernel).lse_or_raise()
+        left = self.null_row.leaves(projected, lse, score.scale, score.softcap)[..., None]
+        return (weights(problem) * left)[:, slice(None) if kept is None else kept]
 
     def _pose(
         self, query: Tensor, memory: Tensor | Memory, visible: Tensor | None, bias: Tensor | None
     ) -> tuple[Problem, Content, Tensor]:
-        self.sizes.check_query(query)
+        check_stream("query", query, self.sizes.width, self.query_projection)
         if not isinstance(memory, Memory):
             memory = self.remember(memory, queries=query.shape[1])
         content = memory.content(self.number, self._stamp())
-        projected = self.query_norm(self._split(self.query_projection(query), self.sizes.heads))
-        score = Score(self.scale, self.softcap)
+        h, d = self.sizes.heads, self.sizes.key_width
+        projected = heads_of("query_projection", self.query_projection(query), h, d)
+        projected = self.query_norm(projected)
+        score = Score(check_scale(self.scale, d), check_softcap(self.softcap))
         posed = pose(projected, memory, content, self.key_projection, score, visible, bias)
-        return replace(posed, dropout=self.dropout if self.training else 0.0), content, projected
+        dropout = check_dropout(self.dropout)
+        return replace(posed, dropout=dropout if self.training else 0.0), content, projected
 
     def _read(self, problem: Problem, content: Content, projected: Tensor) -> Tensor:
         reading = read(replace(problem, wants_lse=self.null_row is not None), self.kernel)
         value = answer(reading, problem, content, self.value_projection, self.sizes.memory_heads)
-        if self.null_row is None:
-            return value
-        parts = (value, reading.lse_or_raise())
-        return cast(Tensor, self.null_row(projected, parts, self.scale, self.softcap)[0])
+        return with_null_row(self.null_row, projected, value, reading, problem.score)
 
     def _stamp(self) -> Stamp:
         return stamp_of(self.key_projection, self.value_projection, self.key_norm)
-
-    def _split(self, stream: Tensor, heads: int) -> Tensor:
-        return cast(Tensor, stream.unflatten(-1, (heads, -1)).transpose(1, 2))  # [b, h, t, d]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from crossattention.argument import FLOATS, check_size
 from crossattention.attention.explain import Explanation, explain_problem
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Score
@@ -50,8 +51,8 @@ class Reads:
         names = ("queries", "memory", "width", "heads", "batch", "beams", "layers")
         for name in (*names, "memory_heads", "life"):
             given = getattr(self, name)
-            if given is not None and given < 1:
-                raise ContractError(complaint(name, "at least 1", str(given), "raise it"))
+            if given is not None or name in names:
+                check_size(name, given, 1, "raise it")
         _ = self.sizes  # heads that do not divide raise here
         if self.life is not None and self.life < self.queries * self.beams:
             want = f"at least one read's {self.queries * self.beams} query rows"
@@ -107,9 +108,9 @@ def explain_forms(reads: Reads, dtype: torch.dtype = torch.float32) -> FormExpla
     >>> found.chosen, found.flips_at
     ('raw', 69)
     """
-    if not dtype.is_floating_point:
+    if dtype not in FLOATS:
         do = "pass torch.float32, say"
-        raise ContractError(complaint("dtype", "floating", str(dtype), do))
+        raise ContractError(complaint("dtype", f"one of {FLOATS}", str(dtype), do))
     sizes = reads.sizes
     g, d = sizes.memory_heads, sizes.key_width
     costs = form_costs(reads.over_life, reads.memory, sizes)

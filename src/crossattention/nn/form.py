@@ -9,10 +9,13 @@ while N is small (about c / h for long memories), projected afterwards.
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from crossattention.argument import check_size
+from crossattention.content import kept_rows
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
+from crossattention.nn.project import check_kind, check_widths
 from crossattention.nn.sizes import Sizes
 
 FORMS = ("auto", "projected", "raw")
@@ -31,6 +34,8 @@ def form_costs(queries: int | None, rows: int, sizes: Sizes) -> dict[str, int]:
     """
     h, g, d, e = sizes.heads, sizes.memory_heads, sizes.key_width, sizes.value_width
     key_rows, value_rows = sizes.memory_widths
+    if queries is not None:
+        check_size("queries", queries, 0, "count the query rows over the memory's life")
     maps = key_rows * d + value_rows * e
     many = rows * sizes.width if queries is None else queries
     return {
@@ -63,25 +68,31 @@ def choose_form(form: str, costs: dict[str, int], refusals: list[str]) -> str:
     return form
 
 
-def rows_of(memory: Memory, sizes: Sizes) -> tuple[Tensor, Tensor]:
+def rows_of(
+    memory: Memory, sizes: Sizes, key_projection: nn.Module, value_projection: nn.Module
+) -> tuple[Tensor, Tensor]:
     """Give the rows that a layer's keys and values come from, [m, s, c_k] and [m, s, c_v].
 
     Raises:
-        ContractError: the memory no longer holds rows, or rows of another width.
+        ContractError: the memory no longer holds rows, or rows that the projections cannot read.
 
     >>> import torch
     >>> sizes = Sizes.of(8, 2, (5, 5), (None, None), None)
-    >>> rows_of(Memory.of(torch.ones(2, 3, 5)), sizes)[1].shape
+    >>> rows_of(Memory.of(torch.ones(2, 3, 5)), sizes, nn.Linear(5, 8), nn.Linear(5, 8))[1].shape
     torch.Size([2, 3, 5])
     """
-    if memory.rows is None:
-        do = "make the memory from rows again"
-        raise ContractError(complaint("rows", "still there", "a memory without rows", do))
-    other = memory.rows if memory.value_rows is None else memory.value_rows
-    named = (("rows", memory.rows), ("value_rows", other))
-    for (name, given), width in zip(named, sizes.memory_widths, strict=True):
+    rows, other = kept_rows(memory.rows, memory.value_rows, memory.versions)
+    g, (key_width, value_width) = sizes.memory_heads, sizes.memory_widths
+    wide = g * sizes.key_width, g * sizes.value_width
+    projections = (
+        ("key", "rows", rows, key_projection, key_width, wide[0]),
+        ("value", "value_rows", other, value_projection, value_width, wide[1]),
+    )
+    for kind, name, given, projection, width, written in projections:
+        check_widths(f"{kind}_projection", projection, width, written)
         if given.shape[-1] != width:
             want = f"of width {width}, the layer's memory_width"
             shape = f"shape {list(given.shape)}"
             raise ContractError(complaint(name, want, shape, "check which stream is read"))
-    return memory.rows, other
+        check_kind(name, given, projection)
+    return rows, other

@@ -13,7 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from crossattention.argument import check_size
 from crossattention.attention.merge import merge
+from crossattention.errors import ContractError, complaint, describe
+from crossattention.kernels.contract import Reading, Score
 
 
 class NullRow(nn.Module):
@@ -30,6 +33,9 @@ class NullRow(nn.Module):
 
     def __init__(self, memory_heads: int, key_width: int, value_width: int) -> None:
         super().__init__()
+        check_size("memory_heads", memory_heads, 1, "pass the layer's")
+        check_size("key_width", key_width, 1, "pass the layer's")
+        check_size("value_width", value_width, 1, "pass the layer's")
         self.key = nn.Parameter(torch.randn(memory_heads, key_width) * key_width**-0.5)
         self.value = nn.Parameter(torch.zeros(memory_heads, value_width))
 
@@ -48,6 +54,8 @@ class NullRow(nn.Module):
         >>> row(torch.zeros(1, 1, 1, 2), nothing, 1.0, None)[1].item()
         0.0
         """
+        if read[0].shape[-1] != self.value.shape[-1]:
+            raise self._foreign(f"values of width {read[0].shape[-1]}")
         repeats = query.shape[1] // self.value.shape[0]
         value = self.value.repeat_interleave(repeats, 0)[:, None]  # [g, e] -> [h, 1, e]
         score = self.score(query, scale, softcap).to(read[1].dtype)
@@ -60,7 +68,7 @@ class NullRow(nn.Module):
         >>> row.leaves(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3), 1.0, None).tolist()
         [[[0.5, 0.5, 0.5]]]
         """
-        return (lse - torch.logaddexp(lse, self.score(query, scale, softcap).to(lse.dtype))).exp()
+        return torch.sigmoid(lse - self.score(query, scale, softcap).to(lse.dtype))
 
     def score(self, query: Tensor, scale: float, softcap: float | None) -> Tensor:
         """Score the null row: cap(scale · q·k), [b, h, t, d] -> [b, h, t].
@@ -68,6 +76,31 @@ class NullRow(nn.Module):
         >>> NullRow(1, 2, 2).score(torch.zeros(1, 1, 3, 2), 1.0, None).tolist()
         [[[0.0, 0.0, 0.0]]]
         """
+        if query.shape[1] % self.key.shape[0] or query.shape[-1] != self.key.shape[-1]:
+            raise self._foreign(f"{query.shape[1]} heads of width {query.shape[-1]}")
         key = self.key.repeat_interleave(query.shape[1] // self.key.shape[0], 0)[:, None]
         score = (query * key).sum(-1, dtype=torch.promote_types(query.dtype, torch.float32)) * scale
         return score if softcap is None else softcap * torch.tanh(score / softcap)
+
+    def _foreign(self, layer: str) -> ContractError:
+        given = f"key {list(self.key.shape)} and value {list(self.value.shape)}"
+        do = "make it with the layer's memory_heads, key_width and value_width"
+        return ContractError(complaint("null_row", f"made for {layer}", given, do))
+
+
+def with_null_row(
+    row: NullRow | None, query: Tensor, value: Tensor, reading: Reading, score: Score
+) -> Tensor:
+    """Merge a layer's values [b, h, t, e] with its null row, if it has one.
+
+    >>> value = torch.ones(1, 1, 1, 2)
+    >>> with_null_row(None, value, value, Reading(value), Score(1.0)) is value
+    True
+    """
+    if row is None:
+        return value
+    if not isinstance(row, NullRow):
+        do = "assign a NullRow, or None"
+        raise ContractError(complaint("null_row", "a NullRow", describe(row), do))
+    merged: Tensor = row(query, (value, reading.lse_or_raise()), score.scale, score.softcap)[0]
+    return merged

@@ -13,8 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from crossattention.argument import check_integers, check_range
 from crossattention.attention.door import build_mask, clear_unread
-from crossattention.content import Content
+from crossattention.content import Content, kept_rows
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Reading, Score
 from crossattention.memory import Memory
@@ -59,11 +60,12 @@ def pose(
     if key is None or value is None:
         key, value = _raw_rows(memory)
         if not isinstance(key_projection, nn.Linear):
-            raise TypeError("the raw form was chosen for a projection that is not nn.Linear")
+            raise _replaced("key_projection", key_projection)
         query, offset = raw.fold_query(query, key_projection, key_projection.out_features // d)
         score = replace(score, offset=offset)
-    if readable is not None and (visible is not None or bias is not None):
-        key, value = clear_unread(key, value, readable, memory.owner)
+    if visible is None and bias is None:  # `remember` has cleared what lies beyond the lengths
+        readable = None
+    key, value = clear_unread(key, value, readable, memory.owner)
     return Problem(query, key, value, memory.owner, mask, score)
 
 
@@ -84,7 +86,7 @@ def answer(
     if content.key is not None:
         return reading.value
     if not isinstance(value_projection, nn.Linear):
-        raise TypeError("the raw form was chosen for a projection that is not nn.Linear")
+        raise _replaced("value_projection", value_projection)
     total = reading.total
     if total is None:  # no dropout: the weights of a row sum to 1, or to 0 where it is empty
         total = reading.value.new_ones(reading.value.shape[:3])
@@ -96,10 +98,23 @@ def answer(
         return mapped
     # Where only the softmax sees the key bias it has no effect. It keeps its place in the graph,
     # so that its gradient is the exact zero of the projected form and not a missing one.
-    return mapped + torch.zeros_like(offset).where(torch.ones_like(offset).bool(), offset)
+    nothing = torch.zeros_like(offset).where(torch.ones_like(offset).bool(), offset)
+    return mapped + nothing.to(mapped.dtype)
 
 
-def only_heads(problem: Problem, heads: Sequence[int]) -> Problem:
+def check_heads(heads: Sequence[int], count: int) -> list[int]:
+    """Check the heads [k] that are asked for, each from 0 to `count` - 1.
+
+    >>> check_heads([2, 0], 4)
+    [2, 0]
+    """
+    do = "count heads from 0"
+    given = check_integers("heads", heads, "a list of head numbers", do)
+    check_range("heads", given, count, f"between 0 and {count - 1}", do)
+    return [int(head) for head in heads]
+
+
+def only_heads(problem: Problem, heads: list[int]) -> Problem:
     """Keep some query heads [k] of a problem, each with the memory head that it reads.
 
     >>> from crossattention.mask import Mask
@@ -108,7 +123,7 @@ def only_heads(problem: Problem, heads: Sequence[int]) -> Problem:
     (1, 1, 1, 1, 3, 5, 2, 2)
     """
     _, _, h, g, _, _, _, _ = problem.sizes
-    kept, memory_heads = list(heads), [head // (h // g) for head in heads]
+    kept, memory_heads = heads, [head // (h // g) for head in heads]
 
     def each(tensor: Tensor | None) -> Tensor | None:
         return tensor if tensor is None or tensor.shape[1] == 1 else tensor[:, kept]
@@ -126,9 +141,11 @@ def only_heads(problem: Problem, heads: Sequence[int]) -> Problem:
     )
 
 
+def _replaced(name: str, projection: nn.Module) -> ContractError:
+    want, do = "the nn.Linear that the raw form was chosen for", "call remember again"
+    return ContractError(complaint(name, want, f"a {type(projection).__name__}", do))
+
+
 def _raw_rows(memory: Memory) -> tuple[Tensor, Tensor]:
-    if memory.rows is None:
-        do = "keep them, or remember in the projected form"
-        raise ContractError(complaint("memory", "one with its rows", "one without", do))
-    values = memory.rows if memory.value_rows is None else memory.value_rows
-    return memory.rows[:, None], values[:, None]  # [m, s, c] -> [m, 1, s, c]
+    rows, values = kept_rows(memory.rows, memory.value_rows, memory.versions)
+    return rows[:, None], values[:, None]  # [m, s, c] -> [m, 1, s, c]

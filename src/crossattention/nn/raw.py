@@ -11,6 +11,7 @@ score, so only the log-sum-exp and a soft cap see it; the value bias counts by t
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -42,7 +43,8 @@ def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> tuple[Tensor
         key: the key projection, weight `[g·d, c]`.
         memory_heads: g.
     Returns:
-        `[b, h, t, c]`, and q·b_k `[b, h, t, 1]` if the projection has a bias.
+        `[b, h, t, c]`, and q·b_k `[b, h, t, 1]` if the projection has a bias, at least float32:
+        like any score, it may lie beyond half precision.
 
     >>> import torch
     >>> fold_query(torch.ones(1, 4, 3, 2), nn.Linear(5, 4), memory_heads=2)[0].shape
@@ -53,7 +55,9 @@ def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> tuple[Tensor
     folded = grouped @ key.weight.unflatten(0, (memory_heads, -1))  # @ [g, d, c] -> [b, g, r·t, c]
     offset = None
     if key.bias is not None:
-        offset = grouped @ key.bias.unflatten(0, (memory_heads, -1))[..., None]  # -> [b, g, r·t, 1]
+        wide = torch.promote_types(grouped.dtype, torch.float32)
+        bias = key.bias.to(wide).unflatten(0, (memory_heads, 1, -1))  # [g·d] -> [g, 1, d]
+        offset = (grouped.to(wide) * bias).sum(-1, keepdim=True)  # -> [b, g, r·t, 1]
         offset = offset.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
     return folded.unflatten(2, (h // memory_heads, t)).flatten(1, 2), offset
 

@@ -8,75 +8,17 @@ beams by `select`. Step by step equals all at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import torch
 from torch import Tensor, nn
 
+from crossattention.argument import check_flag, check_size, check_tensor
 from crossattention.attention.attend import read
 from crossattention.attention.door import build_mask, check_dropout
-from crossattention.errors import ContractError, complaint
+from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem, Score
+from crossattention.nn.cache import Cache
 from crossattention.nn.initialise import initialise
-
-
-@dataclass(frozen=True)
-class Cache:
-    """Keys and values of the rows so far: [b, h, capacity, d] each, of which `length` are filled.
-
-    A value: `extended` writes into spare rows and returns a longer cache, and the old one stays
-    valid. `written` is shared by all caches over one storage; a cache that is extended a second
-    time finds its spare rows taken and copies first. (A compiled graph does not look: there,
-    extend each cache once.)
-
-    >>> Cache.empty(torch.zeros(2, 3, 1, 4), capacity=8).length
-    0
-    """
-
-    key: Tensor
-    value: Tensor
-    length: int
-    written: list[int] = field(default_factory=lambda: [0])
-
-    @classmethod
-    def empty(cls, like: Tensor, capacity: int) -> Cache:
-        """Make room for `capacity` rows of the heads, width, dtype and device of [b, h, t, d].
-
-        >>> Cache.empty(torch.zeros(2, 3, 1, 4), capacity=8).key.shape
-        torch.Size([2, 3, 8, 4])
-        """
-        b, h, _, d = like.shape
-        return cls(like.new_zeros(b, h, capacity, d), like.new_zeros(b, h, capacity, d), 0)
-
-    def extended(self, key: Tensor, value: Tensor) -> Cache:
-        """Write rows [b, h, t, d] behind the last; double the capacity when it is full.
-
-        >>> rows = torch.ones(2, 3, 5, 4)
-        >>> cache = Cache.empty(rows, capacity=2).extended(rows, rows)
-        >>> cache.length, cache.key.shape[2] >= 5
-        (5, True)
-        """
-        end = self.length + key.shape[2]
-        kept_key, kept_value, written = self.key, self.value, self.written
-        if end > kept_key.shape[2]:
-            spare = max(end, 2 * kept_key.shape[2]) - kept_key.shape[2]
-            kept_key = nn.functional.pad(kept_key, (0, 0, 0, spare))  # [b, h, capacity, d] grows
-            kept_value = nn.functional.pad(kept_value, (0, 0, 0, spare))
-            written = [end]
-        elif not torch.compiler.is_compiling() and written[0] != self.length:
-            kept_key, kept_value, written = kept_key.clone(), kept_value.clone(), [end]
-        written[0] = end
-        kept_key[:, :, self.length : end] = key
-        kept_value[:, :, self.length : end] = value
-        return Cache(kept_key, kept_value, end, written)
-
-    def select(self, index: Tensor) -> Cache:
-        """Keep the sequences named by `index` [b'], in its order: how the past follows beams.
-
-        >>> Cache.empty(torch.zeros(2, 3, 1, 4), 8).select(torch.tensor([1, 1, 0])).key.shape[0]
-        3
-        """
-        return Cache(self.key[index], self.value[index], self.length, [self.length])
+from crossattention.nn.project import check_stream, finish, heads_of
 
 
 class SelfAttention(nn.Module):
@@ -97,7 +39,10 @@ class SelfAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
-        if heads < 1 or width % heads:
+        check_size("width", width, 1, "pass the width of the stream")
+        check_size("heads", heads, 1, "pass how many heads read")
+        check_flag("bias", bias, "choose whether the projections have one")
+        if width % heads:
             given = f"width {width} over {heads} heads"
             raise ContractError(complaint("width", "a multiple of heads", given, "change either"))
         self.width, self.heads = width, heads
@@ -121,7 +66,9 @@ class SelfAttention(nn.Module):
             `[b, t, c]`; 0 for a row that may read nothing.
         """
         query, key, value = self._project(stream)
+        check_flag("causal", causal, "True lets row i read rows up to i only")
         if readable is not None:
+            self._check_readable(readable, stream)
             key = key.masked_fill(~readable[:, None, :, None], 0)
             value = value.masked_fill(~readable[:, None, :, None], 0)
         return self._read(query, key, value, readable, "top_left" if causal else None)
@@ -135,6 +82,10 @@ class SelfAttention(nn.Module):
         Returns:
             `[b, t, c]`, and the longer cache.
         """
+        if not isinstance(cache, Cache):
+            raise ContractError(
+                complaint("cache", "a Cache", describe(cache), "take it from `start`")
+            )
         query, key, value = self._project(stream)
         longer = cache.extended(key, value)
         kept = longer.key[:, :, : longer.length], longer.value[:, :, : longer.length]
@@ -147,17 +98,24 @@ class SelfAttention(nn.Module):
         >>> SelfAttention(8, 2).start(sequences=3, capacity=5).key.shape
         torch.Size([3, 2, 5, 4])
         """
+        check_size("sequences", sequences, 0, "count the query sequences")
+        check_size("capacity", capacity, 0, "count the rows to make room for")
         like = next(self.parameters()).new_zeros(sequences, self.heads, 0, self.width // self.heads)
         return Cache.empty(like, capacity)
 
     def _project(self, stream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if stream.dim() != 3 or stream.shape[-1] != self.width:
-            given = f"shape {list(stream.shape)}"
-            do = "project it to the layer's width first"
-            raise ContractError(complaint("stream", f"[b, t, {self.width}]", given, do))
-        split = self.projection(stream).unflatten(-1, (3, self.heads, -1))  # [b, t, 3, h, d]
-        query, key, value = split.permute(2, 0, 3, 1, 4)  # 3 of [b, h, t, d]
+        check_stream("stream", stream, self.width, self.projection)
+        width = self.width // self.heads
+        split = heads_of("projection", self.projection(stream), 3 * self.heads, width)
+        query, key, value = split.chunk(3, 1)  # [b, 3·h, t, d] -> 3 of [b, h, t, d]
         return query, key, value
+
+    def _check_readable(self, readable: Tensor, stream: Tensor) -> None:
+        want = f"a bool tensor {list(stream.shape[:2])} on {stream.device}, True = a real row"
+        do = "compare lengths or padding first"
+        check_tensor("readable", readable, (torch.bool,), want, do, rank=2)
+        if readable.shape != stream.shape[:2] or readable.device != stream.device:
+            raise ContractError(complaint("readable", want, describe(readable), do))
 
     def _read(
         self, query: Tensor, key: Tensor, value: Tensor,
@@ -167,8 +125,7 @@ class SelfAttention(nn.Module):
         mask, _ = build_mask(
             shape, query.device, readable, None, None, None, causal, readable is not None
         )
-        dropout = self.dropout if self.training else 0.0
+        dropout = check_dropout(self.dropout) if self.training else 0.0
         problem = Problem(query, key, value, None, mask, Score(self.scale), dropout)
         merged = read(problem, self.kernel).value.transpose(1, 2).flatten(2)  # -> [b, t, c]
-        output: Tensor = self.output_projection(merged)
-        return output if mask.reads is None else output.masked_fill(~mask.reads[:, 0], 0)
+        return finish(merged, self.output_projection, mask.reads)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from crossattention.errors import ContractError, complaint
+from crossattention.argument import check_size
+from crossattention.errors import ContractError, complaint, describe
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,11 @@ class Sizes:
         >>> Sizes.of(8, 2, None, (None, 3), None)
         Sizes(width=8, heads=2, memory_heads=2, key_width=4, value_width=3, memory_widths=(8, 8))
         """
+        check_size("width", width, 1, "pass the width of the query stream")
+        check_size("heads", heads, 1, "pass how many heads read")
         shared = heads if memory_heads is None else memory_heads
-        if heads < 1 or shared < 1 or heads % shared:
+        check_size("memory_heads", shared, 1, "pass how many heads the memory has")
+        if heads % shared:
             given = f"{heads} heads over {shared} memory heads"
             do = "each memory head serves the same number of query heads"
             raise ContractError(complaint("heads", "a multiple of memory_heads", given, do))
@@ -57,20 +59,17 @@ class Sizes:
                 raise ContractError(complaint("width", "a multiple of heads", given, do))
             key_width = width // heads
         value_width = key_width if value_width is None else value_width
-        pair = memory_width if isinstance(memory_width, tuple) else (memory_width, memory_width)
-        key_rows, value_rows = (width if each is None else each for each in pair)
-        if min(width, key_width, value_width, key_rows, value_rows) < 1:
-            given = f"{width}, {key_width}, {value_width}, {key_rows} and {value_rows}"
-            raise ContractError(complaint("widths", "at least 1", given, "pass positive sizes"))
-        return cls(width, heads, shared, key_width, value_width, (key_rows, value_rows))
+        check_size("key_width", key_width, 1, "pass the width of one head's keys")
+        check_size("value_width", value_width, 1, "pass the width of one head's values")
+        rows = _memory_widths(width if memory_width is None else memory_width)
+        return cls(width, heads, shared, key_width, value_width, rows)
 
-    def check_query(self, query: Tensor) -> None:
-        """Check that a query stream is [b, t, c].
 
-        >>> import torch
-        >>> Sizes.of(8, 2, None, (None, None), None).check_query(torch.ones(1, 3, 8))
-        """
-        if query.dim() != 3 or query.shape[-1] != self.width:
-            want, given = f"[b, t, {self.width}]", f"shape {list(query.shape)}"
-            do = "project the stream to the layer's width first"
-            raise ContractError(complaint("query", want, given, do))
+def _memory_widths(given: int | tuple[int, int]) -> tuple[int, int]:
+    pair = given if isinstance(given, tuple) else (given, given)
+    if len(pair) != 2:
+        want, do = "one width, or (key rows, value rows)", "pass an integer or a pair"
+        raise ContractError(complaint("memory_width", want, describe(given), do))
+    for each in pair:
+        check_size("memory_width", each, 1, "pass an integer, or (key rows, value rows)")
+    return pair

@@ -1,9 +1,10 @@
-"""A layer's stamp: the identity, storage and version of its parameters.
+"""A layer's stamp: identity, storage and version of its parameters and buffers; hooks and switches.
 
 A memory carries the stamp of each layer that wrote into it, so a layer that has changed since
-cannot be answered with old keys. Torch's fused optimisers change parameters without raising their
-version, so the first `remember` registers a hook that raises it after every optimiser step. Writes
-through `.data` raise nothing and cannot be seen.
+cannot be answered with old keys: an adapter that is switched off changes a flag alone. Torch's
+fused optimisers change parameters without raising their version, so the first `remember` registers
+a hook that raises it after every optimiser step. Writes through `.data` raise nothing and cannot
+be seen.
 """
 
 from __future__ import annotations
@@ -22,13 +23,24 @@ from crossattention.content import Stamp
 _numbers = count()
 
 
-def next_number() -> int:
-    """Give a layer the number under which memories file what it wrote.
+class Numbered(nn.Module):
+    """A layer with a number of its own, under which memories file what it wrote.
 
-    >>> next_number() != next_number()
+    A copy is another layer: deep copies and unpickled layers get numbers of their own.
+
+    >>> import copy
+    >>> layer = Numbered()
+    >>> copy.deepcopy(layer).number != layer.number
     True
     """
-    return next(_numbers)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = next(_numbers)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.number = next(_numbers)
 
 
 def stamp_of(*modules: nn.Module) -> Stamp:
@@ -44,11 +56,36 @@ def stamp_of(*modules: nn.Module) -> Stamp:
     if torch.compiler.is_compiling():
         return ()
     _watch_optimizers()
-    return tuple(
-        (id(parameter), parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version)
-        for module in modules
-        for parameter in module.parameters()
-    )
+    stamps = []
+    for module in modules:
+        for kept in (*module.parameters(), *module.buffers()):
+            version = 0 if kept.is_inference() else kept._version
+            stamps.append((id(kept), kept.data_ptr(), version))
+        stamps += [_settings(each) for each in module.modules()]
+    return tuple(stamps)
+
+
+def _settings(module: nn.Module) -> tuple[int, int, int]:
+    """What else a module's result hangs on: its hooks, a replaced forward, its own switches."""
+    hooks = (*module._forward_pre_hooks, *module._forward_hooks)  # each hook has a number
+    if type(module) in _WITHOUT_SWITCHES and not hooks and "forward" not in vars(module):
+        return id(module), 0, 0
+    switches = [
+        (name, _plain(value)) for name, value in vars(module).items() if name not in _OF_TORCH
+    ]
+    return id(module), hash(hooks), hash(tuple(switches))
+
+
+_WITHOUT_SWITCHES = (nn.Linear, nn.Identity)
+_OF_TORCH = frozenset(vars(nn.Module()))  # `training` among them: a mode is no switch
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(_plain(each) for each in value)
+    if isinstance(value, dict):
+        return tuple((str(name), _plain(each)) for name, each in value.items())
+    return value if isinstance(value, str | int | float | None) else id(value)
 
 
 @cache

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from crossattention.argument import check_number, check_size
 from crossattention.errors import ContractError, complaint, describe
 
 
@@ -48,21 +49,45 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("vocabulary", "width", "heads", "feed_forward", "encoder_layers",
                      "decoder_layers", "max_length"):  # fmt: skip
-            size = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                given = describe(size)
-                raise ContractError(complaint(name, "a positive integer", given, "set it"))
+            check_size(name, getattr(self, name), 1, "set it")
+        if self.width % self.heads:
+            given = f"width {self.width} over {self.heads} heads"
+            raise ContractError(complaint("width", "a multiple of heads", given, "change either"))
+        do = "it is the probability that a number is dropped"
+        check_number("dropout", self.dropout, "from 0 to 1", do, low=0, high=1)
+        self._check_tokens()
+        if self.norm not in ("pre", "post"):
+            given = describe(self.norm)
+            raise ContractError(complaint("norm", '"pre" or "post"', given, "choose one"))
         if self.positions not in ("sinusoidal", "learned"):
             given = describe(self.positions)
             want = '"sinusoidal" or "learned"'
             raise ContractError(complaint("positions", want, given, "choose one"))
         if self.alignment is not None:
-            object.__setattr__(self, "alignment", tuple(self.alignment))
-            layer, head = self.alignment
-            if not (0 <= layer < self.decoder_layers and 0 <= head < self.heads):
-                want = f"(layer, head) below ({self.decoder_layers}, {self.heads})"
-                do = "count from 0"
-                raise ContractError(complaint("alignment", want, describe(self.alignment), do))
+            self._check_alignment()
+
+    def _check_tokens(self) -> None:
+        names = ("pad", "begin", "end")
+        for name in names:
+            number = check_size(name, getattr(self, name), 0, "count tokens from 0")
+            if number >= self.vocabulary:
+                want, do = f"below the vocabulary's {self.vocabulary}", "count tokens from 0"
+                raise ContractError(complaint(name, want, str(number), do))
+        if len({getattr(self, name) for name in names}) < 3:
+            given = f"{self.pad}, {self.begin} and {self.end}"
+            want, do = "three different tokens", "a token has one meaning"
+            raise ContractError(complaint("pad` and `begin` and `end", want, given, do))
+
+    def _check_alignment(self) -> None:
+        given, limits = self.alignment, (self.decoder_layers, self.heads)
+        pair = given if isinstance(given, tuple | list) and len(given) == 2 else ()
+        whole = [isinstance(each, int) and not isinstance(each, bool) for each in pair]
+        if not pair or not all(whole) or not all(
+            0 <= each < limit for each, limit in zip(pair, limits, strict=True)
+        ):  # fmt: skip
+            want = f"(layer, head) below {limits}"
+            raise ContractError(complaint("alignment", want, describe(given), "count from 0"))
+        object.__setattr__(self, "alignment", tuple(pair))
 
     def to_json(self) -> str:
         """Write as JSON.
@@ -85,6 +110,4 @@ class Config:
             extra = sorted(set(fields) - known) if isinstance(fields, dict) else type(fields)
             do = "was it written by a newer version?"
             raise ContractError(complaint("config", f"made of {sorted(known)}", f"{extra}", do))
-        if isinstance(fields.get("alignment"), list):
-            fields["alignment"] = tuple(fields["alignment"])
         return cls(**fields)

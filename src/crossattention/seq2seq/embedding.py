@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from crossattention.argument import check_range, check_tensor
 from crossattention.errors import ContractError, complaint
 from crossattention.seq2seq.config import Config
 
@@ -36,7 +37,19 @@ class Embedding(nn.Module):
             self.register_buffer("positions", table, persistent=False)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Embed [b, t]; the first token stands at position `start`."""
+        """Embed int64 [b, t]; the first token stands at position `start`.
+
+        Raises:
+            ContractError: no tokens of the vocabulary, or more than there are positions.
+        """
+        want, do = "integers [b, t], int64 or int32", "pass token numbers, one row a sentence"
+        check_tensor("tokens", tokens, (torch.int64, torch.int32), want, do, rank=2)
+        weight, do = self.tokens.weight, "count tokens as the tokenizer does"
+        if tokens.device != weight.device:
+            places = f"{tokens.device} and {weight.device}"
+            raise ContractError(complaint("tokens` and `weights", "on one device", places, do))
+        size = weight.shape[0]
+        check_range("tokens", tokens, size, f"between 0 and {size - 1}, the vocabulary", do)
         end = start + tokens.shape[1]
         if end > self.positions.shape[0]:
             want = f"at most {self.positions.shape[0]} long, the model's max_length"

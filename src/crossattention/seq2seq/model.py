@@ -14,16 +14,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from crossattention.errors import ContractError, complaint, describe
 from crossattention.mask import check_lengths
 from crossattention.memory import Memory
 from crossattention.nn.block import DecoderBlock, EncoderBlock
 from crossattention.seq2seq.config import Config
 from crossattention.seq2seq.embedding import Embedding
 from crossattention.seq2seq.save import StrPath, fill, read_model, write_model
-from crossattention.seq2seq.state import State
-
-Heads = tuple[tuple[int, int], ...]
+from crossattention.seq2seq.state import Heads, State, check_memory, check_shown, check_state
 
 
 class EncoderDecoder(nn.Module):
@@ -80,15 +77,12 @@ class EncoderDecoder(nn.Module):
             queries: how many target tokens will read each source over its life; None: many.
             form: as in `CrossAttention.remember`.
         """
-        if tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
-            do = "pass token numbers, one row a sentence"
-            raise ContractError(complaint("tokens", "integers [m, s]", describe(tokens), do))
+        rows = self.embedding(tokens)  # [m, s] -> [m, s, c]
         readable = None
         if lengths is not None:
             lengths = check_lengths(lengths, *tokens.shape).to(tokens.device)
             column = torch.arange(tokens.shape[1], device=tokens.device)
             readable = column < lengths[:, None]  # [m] -> [m, s]
-        rows = self.embedding(tokens)  # [m, s] -> [m, s, c]
         for block in self.encoder:
             rows = block(rows, readable)
         return self.remember(self.encoder_norm(rows), lengths, queries=queries, form=form)
@@ -125,6 +119,7 @@ class EncoderDecoder(nn.Module):
 
     def start(self, memory: Memory, capacity: int = 32) -> State:
         """Stand before the first token, for every query sequence of the memory."""
+        check_memory(memory)
         caches = [
             block.self_attention.start(memory.sequences, capacity)
             for block in self._decoder_blocks()
@@ -143,6 +138,8 @@ class EncoderDecoder(nn.Module):
         Returns:
             rows `[b, t, c]`, the new state, and weights `[b, k, t, s]` (k = 0 if none are shown).
         """
+        check_state(state, self.config)
+        check_shown(shown, self.config)
         return self._run(tokens, memory, state, shown)
 
     @property
@@ -162,6 +159,8 @@ class EncoderDecoder(nn.Module):
         """Read a saved model, ready for use: in evaluation mode, half precision as float32."""
         config, tensors = read_model(folder)
         with torch.random.fork_rng(devices=()):  # weights are read: drawing them leaves no trace
+            with torch.device("meta"):
+                fill(cls(config), tensors, assign=True)  # sizes that do not fit take no memory
             model = cls(config)
         fill(model, tensors)
         return model.eval()
@@ -172,6 +171,7 @@ class EncoderDecoder(nn.Module):
     def _run(
         self, tokens: Tensor, memory: Memory, state: State | None, shown: Heads
     ) -> tuple[Tensor, State, Tensor]:
+        check_memory(memory)
         past = 0 if state is None else state.length
         stream = self.embedding(tokens, past)  # [b, t] -> [b, t, c]
         caches, maps = [], [stream.new_zeros(stream.shape[0], 0, stream.shape[1], memory.size[1])]

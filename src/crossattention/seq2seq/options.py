@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from crossattention.errors import ContractError, complaint, describe
+from crossattention.argument import check_flag, check_number, check_size
+from crossattention.errors import ContractError, complaint
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class BeamOptions:
     early_stopping: bool = True
 
     def __post_init__(self) -> None:
-        _whole("beams", self.beams)
-        _whole("nbest", self.nbest)
+        check_size("beams", self.beams, 1, "set it")
+        check_size("nbest", self.nbest, 1, "set it")
+        check_flag("early_stopping", self.early_stopping, "choose when a sentence is done")
         if self.nbest > self.beams:
             want = f"at most beams, {self.beams}"
             raise ContractError(complaint("nbest", want, str(self.nbest), "keep more beams"))
-        _between("length_penalty", self.length_penalty, 0, math.inf, "a penalty cannot reward")
+        given, do = self.length_penalty, "a penalty cannot reward"
+        check_number("length_penalty", given, "a number of at least 0", do, low=0)
 
 
 @dataclass(frozen=True)
@@ -59,24 +61,10 @@ class SampleOptions:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        _whole("samples", self.samples)
+        check_size("samples", self.samples, 1, "set it")
         if self.top_k is not None:
-            _whole("top_k", self.top_k)
-        do = "use greedy search for the limit"
-        _between("temperature", self.temperature, 0, math.inf, do, open_below=True)
-        _between("top_p", self.top_p, 0, 1, do, open_below=True)
-
-
-def _whole(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ContractError(complaint(name, "a positive integer", describe(value), "set it"))
-
-
-def _between(
-    name: str, value: float, low: float, high: float, do: str, *, open_below: bool = False
-) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not low <= value <= high or value == math.inf or (open_below and value == low):
-        above = f"above {low}" if open_below else f"at least {low}"
-        want = f"a number {above}" + ("" if high == math.inf else f" and at most {high}")
-        raise ContractError(complaint(name, want, describe(value), do))
+            check_size("top_k", self.top_k, 1, "set it, or None for all")
+        want, do = "a number above 0", "use greedy search for the limit"
+        check_number("temperature", self.temperature, want, do, low=0, strictly=True)
+        want = "a number above 0 and at most 1"
+        check_number("top_p", self.top_p, want, do, low=0, high=1, strictly=True)

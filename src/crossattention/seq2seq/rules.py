@@ -85,7 +85,11 @@ def _prefixes(
 ) -> tuple[tuple[int, ...], ...]:
     if prefix is None:
         return ((),) * len(limits)
-    kept = tuple(tuple(index(token) for token in each) for each in prefix)
+    try:
+        kept = tuple(tuple(index(token) for token in each) for each in prefix)
+    except TypeError as error:
+        want, do = "a list of token numbers for each sentence", "pass integers"
+        raise ContractError(complaint("prefix", want, describe(prefix), do)) from error
     if len(kept) != len(limits):
         want = f"one list of tokens for each of {len(limits)} sentences"
         do = "give an empty list to a sentence without one"

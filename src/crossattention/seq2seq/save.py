@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from crossattention.errors import ContractError, complaint
+from crossattention.argument import FLOATS
+from crossattention.errors import ContractError, complaint, describe
 from crossattention.seq2seq.config import Config
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -42,10 +43,11 @@ def write_model(
     """
     from safetensors.torch import save
 
-    if dtype is not None and not dtype.is_floating_point:
-        raise ContractError(complaint("dtype", "floating", str(dtype), "pass torch.float16, say"))
+    if dtype is not None and dtype not in FLOATS:
+        do = "pass torch.float16, say"
+        raise ContractError(complaint("dtype", f"one of {FLOATS}", str(dtype), do))
     stored = {name: _stored(name, tensor, dtype) for name, tensor in tensors.items()}
-    place = Path(folder)
+    place = _place(folder)
     place.mkdir(parents=True, exist_ok=True)
     contents = {CONFIG: config.to_json().encode() + b"\n", WEIGHTS: save(stored)}
     temporary = {name: place / f".{name}.{os.getpid()}" for name in contents}
@@ -70,11 +72,12 @@ def read_model(folder: StrPath) -> tuple[Config, dict[str, Tensor]]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    raw = {name: _bytes(Path(folder) / name) for name in (CONFIG, WEIGHTS)}
+    place = _place(folder)
+    raw = {name: _bytes(place / name) for name in (CONFIG, WEIGHTS)}
     do = "copy or train the model again"
     try:
         config = Config.from_json(raw[CONFIG].decode())
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
         given = f"a broken one in {folder} ({error})"
         raise ContractError(complaint(CONFIG, "a model's config", given, do)) from error
     try:
@@ -85,8 +88,8 @@ def read_model(folder: StrPath) -> tuple[Config, dict[str, Tensor]]:
     return config, {name: _widened(tensor) for name, tensor in tensors.items()}
 
 
-def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give a model its weights, and their dtype.
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, assign: bool = False) -> None:
+    """Give a model its weights, and their dtype; `assign` puts them in place of its own.
 
     Raises:
         ContractError: names or shapes that are not the model's.
@@ -100,7 +103,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         model.to(tensor.dtype)
         break
     try:
-        model.load_state_dict(dict(tensors))
+        model.load_state_dict(dict(tensors), assign=assign)
     except RuntimeError as error:
         do = "config.json and model.safetensors must come from one model"
         want = "those of the config's model"
@@ -119,6 +122,12 @@ def _stored(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 def _widened(tensor: Tensor) -> Tensor:
     half = tensor.is_floating_point() and tensor.itemsize < 4
     return tensor.float() if half else tensor
+
+
+def _place(folder: StrPath) -> Path:
+    if not isinstance(folder, str | os.PathLike):
+        raise ContractError(complaint("folder", "a path", describe(folder), "name a folder"))
+    return Path(folder)
 
 
 def _bytes(path: Path) -> bytes:

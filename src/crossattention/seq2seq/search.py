@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from crossattention.errors import ContractError, complaint
+from crossattention.argument import check_flag, check_tensor
+from crossattention.errors import ContractError, complaint, describe
 from crossattention.mask import check_lengths
 from crossattention.seq2seq.batch import Batch
 from crossattention.seq2seq.beams import write_beams
@@ -89,6 +90,7 @@ def beam(
     True
     """
     options = BeamOptions() if options is None else options
+    _check_kind("options", options, BeamOptions)
     batch = _start(model, source, lengths, options.beams, max_length, prefix, align)
     return write_beams(batch, options)
 
@@ -122,8 +124,17 @@ def sample(
     3
     """
     chosen = SampleOptions() if options is None else options
+    _check_kind("options", chosen, SampleOptions)
+    if generator is not None:
+        _check_kind("generator", generator, torch.Generator)
     batch = _start(model, source, lengths, chosen.samples, max_length, prefix, align)
     return write_chains(batch, lambda scores: draw(scores, chosen, generator))
+
+
+def _check_kind(name: str, given: object, kind: type) -> None:
+    if not isinstance(given, kind):
+        want, do = f"a {kind.__name__}", "pass one, or None"
+        raise ContractError(complaint(name, want, describe(given), do))
 
 
 def _start(
@@ -131,14 +142,16 @@ def _start(
     max_length: int | None, prefix: Prefix | None, align: bool,
 ) -> Batch:  # fmt: skip
     """Check everything, then encode the source for all lanes."""
+    if not isinstance(model, nn.Module) or not hasattr(model, "config"):
+        do = "pass an EncoderDecoder"
+        raise ContractError(complaint("model", "an encoder-decoder", describe(model), do))
     if model.training:
         do = "call model.eval()"
         raise ContractError(complaint("model", "in evaluation mode", "one in training", do))
-    if source.dim() != 2:
-        do = "pass token numbers, one row a sentence"
-        raise ContractError(complaint("source", "[b, s]", f"shape {list(source.shape)}", do))
-    given = lengths if len(lengths) else torch.zeros(0, dtype=torch.int64)
-    real = check_lengths(torch.as_tensor(given).cpu(), *source.shape)  # limits need them there
+    check_flag("align", align, "choose whether to note what each token read")
+    want, do = "integers [b, s], int64 or int32", "pass token numbers, one row a sentence"
+    check_tensor("source", source, (torch.int64, torch.int32), want, do, rank=2)
+    real = check_lengths(lengths, *source.shape).cpu()  # limits need them there
     rules = Rules.of(model.config, real.tolist(), max_length, prefix)
     # Targets are about as long as their sources; this decides which form the memory takes.
     expected = min(max(rules.limits, default=0), source.shape[1]) + 1

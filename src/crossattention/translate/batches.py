@@ -61,7 +61,7 @@ def plan_batches(corpus: Corpus, budget: int, seed: int, epoch: int) -> list[Int
     if size.max() > budget:
         raise ContractError(
             f"`budget` must hold the longest sentence of {int(size.max())} tokens, got {budget}; "
-            "do raise it or leave long pairs out."
+            "raise it or leave long pairs out."
         )
     chance = np.random.default_rng([seed, epoch])
     order = np.lexsort((chance.random(len(corpus)), source, target))

@@ -80,7 +80,7 @@ def load_checkpoint(
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise ContractError(
             f"`path` must be a checkpoint of this run, got {os.fspath(path)!r} ({error}); "
-            "do resume with the options the run began with."
+            "resume with the options the run began with."
         ) from error
     _restore_optimizers(model, optimizers, tensors)
     torch.set_rng_state(tensors["random"])

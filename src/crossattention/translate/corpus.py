@@ -69,7 +69,7 @@ def encode_corpus(
     if links is not None and len(links) != len(pairs):
         raise ContractError(
             f"`links` must hold one entry a pair, got {len(links)} for {len(pairs)} pairs; "
-            "do estimate them from these pairs."
+            "estimate them from these pairs."
         )
     source = _side([english for english, _ in pairs], tokenizer)
     target = _side([french for _, french in pairs], tokenizer)

@@ -86,7 +86,7 @@ def read_pairs(path: str | os.PathLike[str]) -> Pairs:
         shown = "; ".join(f"line {line.number}: {line.reason}" for line in bad[:3])
         raise ContractError(
             f"`path` must hold sentence pairs, got none in {os.fspath(path)!r} ({shown}); "
-            "do give one English<TAB>French pair a line."
+            "give one English<TAB>French pair a line."
         )
     return Pairs(english, french, bad, hashlib.sha256(raw).hexdigest())
 
@@ -97,12 +97,12 @@ def _content(path: str | os.PathLike[str]) -> bytes:
     except OSError as error:
         raise ContractError(
             f"`path` must be a readable file, got {os.fspath(path)!r} ({error.strerror}); "
-            "do name a .tsv or .tsv.gz file of sentence pairs."
+            "name a .tsv or .tsv.gz file of sentence pairs."
         ) from error
     if not raw:
         raise ContractError(
             f"`path` must hold sentence pairs, got an empty file {os.fspath(path)!r}; "
-            "do give one English<TAB>French pair a line."
+            "give one English<TAB>French pair a line."
         )
     return raw
 
@@ -115,7 +115,7 @@ def _unpacked(raw: bytes, path: str | os.PathLike[str]) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise ContractError(
             f"`path` must be a whole gzip file, got {os.fspath(path)!r} ({error}); "
-            "do fetch or compress it again."
+            "fetch or compress it again."
         ) from error
 
 

@@ -84,7 +84,7 @@ def word_links(
     if len(english) != len(french):
         raise ContractError(
             f"`french` must match `english` line by line, got {len(french)} for {len(english)}; "
-            "do give one sentence for one sentence."
+            "give one sentence for one sentence."
         )
     kept = [at for at in range(len(english)) if english[at] and french[at]]
     counts = np.zeros(len(english), dtype=np.int64)

@@ -31,7 +31,7 @@ def build_optimizers(
         ContractError: another name.
     """
     if name not in ("adamw", "muon"):
-        raise ContractError(f"`optimizer` must be 'adamw' or 'muon', got {name!r}; do name one.")
+        raise ContractError(f"`optimizer` must be 'adamw' or 'muon', got {name!r}; name one.")
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     every = [p for p in model.parameters() if p.requires_grad]
     hidden = [p for p in every if p.ndim == 2 and id(p) not in tables]
@@ -73,9 +73,7 @@ def rate_at(step: int, peak: float, warmup: int, total: int, schedule: str) -> f
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
     if schedule not in ("cosine", "linear"):
-        raise ContractError(
-            f"`schedule` must be 'cosine' or 'linear', got {schedule!r}; do name one."
-        )
+        raise ContractError(f"`schedule` must be 'cosine' or 'linear', got {schedule!r}; name one.")
     if step < warmup:
         return peak * (step + 1) / warmup
     done = min(1.0, (step - warmup) / max(1, total - warmup))

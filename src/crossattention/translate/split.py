@@ -42,7 +42,7 @@ def split_pairs(pairs: Sequence[Pair], percent: int = 2) -> Split:
     [('a', 'x'), ('b', 'x'), ('b', 'y')]
     """
     if not 0 <= percent <= 100:
-        raise ContractError(f"`percent` must be in 0..100, got {percent}; do give hundredths.")
+        raise ContractError(f"`percent` must be in 0..100, got {percent}; give hundredths.")
     roots = _components(pairs)
     smallest: dict[int, str] = {}
     for (english, _), root in zip(pairs, roots, strict=True):

@@ -57,7 +57,7 @@ class Tokenizer:
         if vocabulary < _SPECIALS + 256:
             raise ContractError(
                 f"`vocabulary` must be at least {_SPECIALS + 256}, got {vocabulary}; "
-                "do count three special tokens and 256 bytes."
+                "count three special tokens and 256 bytes."
             )
         bpe = Bpe(models.BPE())
         bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -138,7 +138,7 @@ class Tokenizer:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ContractError(
                 f"`path` must be a tokenizer file, got {os.fspath(path)!r} ({error}); "
-                "do name a file written by Tokenizer.save."
+                "name a file written by Tokenizer.save."
             ) from error
 
     def _join(self, ids: Sequence[int]) -> bytes:
@@ -148,7 +148,7 @@ class Tokenizer:
         if not 0 <= index < len(self._bytes):
             raise ContractError(
                 f"`ids` must lie in 0..{len(self._bytes) - 1}, got {index}; "
-                "do decode with the tokenizer of the model."
+                "decode with the tokenizer of the model."
             )
         return index
 
@@ -184,7 +184,7 @@ def _check_unicode(text: str) -> None:
     except UnicodeEncodeError as error:
         raise ContractError(
             f"`text` must be valid Unicode, got a lone surrogate in {text!r:.80}; "
-            "do decode the bytes with errors='replace'."
+            "decode the bytes with errors='replace'."
         ) from error
 
 

@@ -1,5 +1,4 @@
-"""Train a translation model from a file of sentence pairs, in steps that can be interrupted at any
-moment.
+"""Train a translation model from a file of sentence pairs; a run may be interrupted at any moment.
 
 Read, split, learn a tokenizer, estimate word links, then train; each finished part is kept in the
 output directory, so a resumed run repeats none of them and goes on with the same loss curve.
@@ -70,37 +69,38 @@ def train(
     split = split_pairs(pairs.tuples())
     if not split.held_out or not split.train:
         given = f"{len(split.train)} to train on and {len(split.held_out)} held out"
-        do = "give more pairs"
-        raise ContractError(complaint("pairs", "enough for both parts", given, do))
+        raise ContractError(complaint("pairs", "enough for both parts", given, "give more pairs"))
     tokenizer = _kept(out / "tokenizer.json", Tokenizer, lambda: _learn(split.train, options))
     corpus = _prepare(split.train, tokenizer, options, report)
     steps = sum(
         len(plan_batches(corpus, options.tokens, options.seed, e)) for e in range(options.epochs)
     )
-    judged = [
-        (sentence, known)
-        for sentence, known in references(split.held_out).items()
-        if len(tokenizer.encode(sentence)) < options.longest
-    ]
-    # Files are often sorted by length: take sentences from all of it.
-    every = max(1, len(judged) // options.judged) if options.judged else 1
-    chosen = judged[::every][: options.judged or None]
-    run = Fit(options, tokenizer, chosen, steps, report, translate_fn)
+    judged = _judged(split.held_out, tokenizer, options)
+    run = Fit(options, tokenizer, judged, steps, report, translate_fn)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         model = EncoderDecoder(_config(options, tokenizer))
         position = fit(run, model, lambda start: _batches(corpus, options, start))
     stopped_early = position.step < steps
-    figures = {
-        "bleu": position.best,
-        "steps": position.step,
-        "seconds": position.seconds,
-        "stopped_early": stopped_early,
-    }
+    figures = {"bleu": position.best, "steps": position.step, "seconds": position.seconds}
     sizes = {"train": len(split.train), "held_out": len(split.held_out), "trained": len(corpus)}
+    figures["stopped_early"] = stopped_early
     body = _description(options, pairs.checksum) | {"pairs": sizes, "figures": figures}
     _write_json(out / "training.json", body)
     return Outcome(position.best, position.step, stopped_early)
+
+
+def _judged(
+    held_out: Sequence[Pair], tokenizer: Tokenizer, options: TrainOptions
+) -> list[tuple[str, list[str]]]:
+    """Choose the sentences to judge on; files are often sorted by length, so from all of it."""
+    fitting = [
+        (sentence, known)
+        for sentence, known in references(held_out).items()
+        if len(tokenizer.encode(sentence)) < options.longest
+    ]
+    every = -(-len(fitting) // options.judged) if options.judged else 1
+    return fitting[::every]
 
 
 def _read_message(pairs: Pairs) -> str:

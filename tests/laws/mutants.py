@@ -1,0 +1,146 @@
+"""The mutants: one-place changes of the source, and for each a test of a law that must fail on it.
+
+Most are faults that attention code has had in public. A text must occur exactly once in its file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """A change: in `file`, `old` becomes `new`. `law` is file::test, shortened."""
+
+    name: str
+    law: str
+    file: str
+    old: str
+    new: str
+
+    @property
+    def number(self) -> int:
+        """The law's number."""
+        return int(self.law[:2])
+
+
+MATMUL, DOOR, FOLD = "kernels/matmul.py", "attention/door.py", "kernels/fold.py"
+LAYER, POSE, BATCH = "nn/cross_attention.py", "nn/pose.py", "seq2seq/batch.py"
+HIDE = "scores = scores.masked_fill(~folded.visible, -torch.inf)"
+CAP = """    if score.softcap is not None:
+        scores = score.softcap * torch.tanh(scores / score.softcap)
+"""
+BIAS = """    if folded.bias is not None:
+        scores = scores + folded.bias.to(dtype)
+"""
+PROBLEM = "    return Problem(query, key, value, memory.owner, mask, score)\n"
+GATHERED = """    if memory.owner is not None:
+        at = memory.owner.index
+        mask = replace(mask, rows=None if mask.rows is None else mask.rows[at])
+        return Problem(query, key[at], value[at], None, mask, score)
+"""
+OF_SELF = "shape, query.device, readable, None, None, None, causal, readable is not None"
+AS_QUERIES = """shape, query.device, None, None,
+            None if readable is None else readable[:, None, :, None], None, causal"""
+MUTANTS = [Mutant(*row) for row in (
+    ("no scale", "01_definition::test_value_is", DOOR,
+     "return width**-0.5 if width else 1.0", "return 1.0"),
+    ("scale twice", "13_parity::test_scaled", MATMUL,
+     "folded.query.to(dtype) * score.scale\n", "folded.query.to(dtype) * score.scale**2\n"),
+    ("mask flipped", "10_hull::test_weights_sum", MATMUL, HIDE, HIDE.replace("~", "")),
+    ("mask dropped in step-by-step decoding", "09_reuse::test_step_by_step", POSE,
+     "query.device, memory.readable,", "query.device, None if t == 1 else memory.readable,"),
+    ("causal order dropped in a chunk", "09_reuse::test_step_by_step", "nn/self_attention.py",
+     "causal = None if stream.shape[1] == 1 else cache.length", "causal = None"),
+    ("key mask applied to queries", "05_padding::test_model", "nn/self_attention.py",
+     OF_SELF, AS_QUERIES),
+    ("last length off by one", "05_padding::test_layer", "memory.py",
+     "torch.arange(s, device=rows.device) < checked",
+     "torch.arange(s, device=rows.device) <= checked"),
+    ("remainder after tiles of 32 skipped", "05_padding::test_function", MATMUL,
+     "folded.unfold(kept @ problem.value.to(kept.dtype))",
+     "folded.unfold(kept[..., : (end := kept.shape[-1] // 32 * 32 or None)]"
+     " @ problem.value.to(kept.dtype)[..., :end, :])"),
+    ("batch and heads swapped as a mask is flattened", "01_definition::test_value_is", FOLD,
+     "return _folded(mask, problem)",
+     "return _folded(mask.transpose(0, 1).reshape(mask.shape), problem)"),
+    ("owner tiled instead of repeated", "08_sharing::test_sharing", "owner.py",
+     "torch.arange(memories, device=device).repeat_interleave(count)",
+     "torch.arange(memories, device=device).repeat(count)"),
+    ("owner not moved when a sentence finishes", "12_search::test_a_batch", BATCH,
+     "self.memory.select(rows).compact()",
+     "self.memory.select(torch.arange(len(rows), device=rows.device)).compact()"),
+    ("stale memory answered", "09_reuse::test_what_a_layer", "content.py",
+     "if self.stamp and stamp and self.stamp != stamp:", "if not stamp and self.stamp != stamp:"),
+    ("switched adapters unseen", "09_reuse::test_what_a_layer", "nn/stamp.py",
+     "return id(module), hash(hooks), hash(tuple(switches))", "return id(module), hash(hooks), 0"),
+    ("causal by default", "06_permutation::test_memory_rows", DOOR,
+     "masks.causal_rows(causal, shape[2]", 'masks.causal_rows(causal or "top_left", shape[2]'),
+    ("causal corner wrong", "01_definition::test_value_is", "mask.py",
+     "offset = rows - queries", "offset = 0"),
+    ("softmax over the wrong axis", "10_hull::test_weights_sum", MATMUL,
+     "torch.softmax(scores, -1)", "torch.softmax(scores, -2)"),
+    ("softmax in half precision", "01_definition::test_large_numbers_stay", MATMUL,
+     "torch.softmax(scores, -1)",
+     "torch.softmax(scores.to(folded.problem.query.dtype), -1).to(scores.dtype)"),
+    ("soft cap after the bias", "01_definition::test_value_is", MATMUL, CAP + BIAS, BIAS + CAP),
+    ("soft cap after the mask", "10_hull::test_weights_sum", MATMUL,
+     HIDE, HIDE + "\n        scores = scores if score.softcap is None else "
+     "score.softcap * torch.tanh(scores / score.softcap)"),
+    ("value bias on empty heads", "01_definition::test_value_is", POSE,
+     "total = total.masked_fill(~problem.mask.reads[..., 0], 0)", "total = total + 0"),
+    ("key bias missing from lse", "10_hull::test_both_forms", MATMUL,
+     "(score.softcap is not None or problem.wants_lse)", "score.softcap is not None"),
+    ("key bias missing beside a null row", "13_parity::test_multihead", "kernels/fused.py",
+     "finished + folded.offset.to(finished.dtype) * folded.problem.score.scale", "finished + 0"),
+    ("null row not scaled", "13_parity::test_multihead", "nn/null_row.py",
+     "torch.promote_types(query.dtype, torch.float32)) * scale",
+     "torch.promote_types(query.dtype, torch.float32))"),
+    ("dropout outside training", "10_hull::test_dropout_is_off", LAYER,
+     "dropout if self.training else 0.0", "dropout"),
+    ("weights shown after dropout", "11_maps::test_layer", LAYER,
+     "weights(problem if kept is None else only_heads(problem, kept))",
+     "torch.dropout(weights(problem if kept is None else only_heads(problem, kept)),"
+     " problem.dropout, True)"),
+    ("dropped weights not made up for", "10_hull::test_the_mean", "kernels/reference.py",
+     "F.dropout(weights, problem.dropout)",
+     "F.dropout(weights, problem.dropout) * (1 - problem.dropout)"),
+    ("finite sentinel added", "04_hidden_rows::test_hidden_however", MATMUL,
+     HIDE, "scores = scores - 1e4 * ~folded.visible"),
+    ("beam alignment from row 0", "11_maps::test_alignment_row", BATCH,
+     "zip(self.maps[1:], self.trail.fed[row, lane].tolist(), strict=True)",
+     "zip(self.maps, self.trail.fed[row, lane].tolist(), strict=False)"),
+    ("grouped heads in the wrong order", "01_definition::test_value_is", "kernels/reference.py",
+     "owned.repeat_interleave(problem.query.shape[1] // kept.shape[1], dim=1)",
+     "owned.repeat(1, problem.query.shape[1] // kept.shape[1], 1, 1)"),
+    ("lse without the maximum", "01_definition::test_large_numbers_stay", MATMUL,
+     "lse = torch.logsumexp(scores, -1)", "lse = scores.exp().sum(-1).log()"),
+    ("two empty parts merged to NaN", "07_merge::test_two_empty", "attention/merge.py",
+     "torch.softmax(lses.masked_fill(empty, 0), 0).masked_fill(empty, 0)",
+     "torch.softmax(lses, 0)"),
+    ("shares of a rounded total", "07_merge::test_large_scores", "attention/merge.py",
+     "torch.softmax(lses.masked_fill(empty, 0), 0)", "(lses.masked_fill(empty, 0) - total).exp()"),
+    ("gradient through lse lost", "02_gradients::test_through", "kernels/reference.py",
+     "return weights, torch.logsumexp(scores, -1)",
+     "return weights, torch.logsumexp(scores.detach(), -1)"),
+    ("second derivative cut off", "02_gradients::test_second_derivatives_are_refused",
+     "kernels/first_order.py", "apply(grads[0], ctx.kernel), None", "grads[0].detach(), None"),
+    ("query and memory swapped", "13_parity::test_multihead", "nn/from_torch.py",
+     "query, key, value = module.in_proj_weight.chunk(3)",
+     "key, query, value = module.in_proj_weight.chunk(3)"),
+    ("keys gathered by owner", "08_sharing::test_a_step", POSE, PROBLEM, GATHERED + PROBLEM),
+    ("output bias on a row that read nothing", "03_empty_row::test_layer", "nn/project.py",
+     "output.masked_fill(~reads.any(1), 0)", "output"),
+    ("one column makes an empty memory readable", "03_empty_row::test_layer", DOOR,
+     "if shape[3] == 0:", "if shape[3] < 0:"),
+    ("hidden garbage multiplied by zero", "04_hidden_rows::test_hidden_rows", DOOR,
+     "return key.masked_fill(unread, 0), value.masked_fill(unread, 0)",
+     "return key * ~unread, value * ~unread"),
+    ("garbage beyond lengths multiplied by zero", "04_hidden_rows::test_beyond", "memory.py",
+     "rows = rows.masked_fill(beyond, 0)\n", "rows = rows * ~beyond\n"),
+    ("the past left behind by its lane", "09_reuse::test_the_past", "nn/cache.py",
+     "Cache(self.key[kept], self.value[kept],", "Cache(self.key, self.value,"),
+    ("a step at position 0", "09_reuse::test_step_by_step", "seq2seq/embedding.py",
+     "self.positions[start:end]", "self.positions[: tokens.shape[1]]"),
+    ("length penalty ignored", "12_search::test_wide", "seq2seq/trail.py",
+     "sum(scores) / len(scores) ** length_penalty", "sum(scores) / len(scores)"),
+)]  # fmt: skip

@@ -119,7 +119,9 @@ def on_host(tensor: Tensor) -> bool:
     >>> on_host(torch.zeros(1))
     True
     """
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    if torch.compiler.is_compiling() or tensor.device.type != "cpu":
+        return False
+    return not torch._C._functorch.is_batchedtensor(tensor)  # vmap: one tensor stands for many
 
 
 def check_range(name: str, given: Tensor, end: int, want: str, do: str) -> None:

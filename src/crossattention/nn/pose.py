@@ -63,6 +63,7 @@ def pose(
             raise _replaced("key_projection", key_projection)
         query, offset = raw.fold_query(query, key_projection, key_projection.out_features // d)
         score = replace(score, offset=offset)
+    _check_differentiable(query, key)
     if visible is None and bias is None:  # `remember` has cleared what lies beyond the lengths
         readable = None
     key, value = clear_unread(key, value, readable, memory.owner)
@@ -139,6 +140,14 @@ def only_heads(problem: Problem, heads: list[int]) -> Problem:
         ),
         score=replace(score, offset=None if score.offset is None else score.offset[:, kept]),
     )
+
+
+def _check_differentiable(query: Tensor, key: Tensor) -> None:
+    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and query.requires_grad):
+        return
+    if key.is_inference():
+        given, do = "one made in inference mode", "remember under torch.no_grad() instead"
+        raise ContractError(complaint("memory", "made to be differentiated through", given, do))
 
 
 def _replaced(name: str, projection: nn.Module) -> ContractError:

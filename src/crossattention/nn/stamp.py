@@ -60,7 +60,9 @@ def stamp_of(*modules: nn.Module) -> Stamp:
     for module in modules:
         for kept in (*module.parameters(), *module.buffers()):
             version = 0 if kept.is_inference() else kept._version
-            stamps.append((id(kept), kept.data_ptr(), version))
+            # Inside torch.func a parameter is a wrapper, new in each call and without storage.
+            wrapped = torch._C._functorch.is_functorch_wrapped_tensor(kept)
+            stamps.append((id(kept), 0 if wrapped else kept.data_ptr(), version))
         stamps += [_settings(each) for each in module.modules()]
     return tuple(stamps)
 

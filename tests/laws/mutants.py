@@ -73,6 +73,8 @@ MUTANTS = [Mutant(*row) for row in (
      "if self.stamp and stamp and self.stamp != stamp:", "if not stamp and self.stamp != stamp:"),
     ("switched adapters unseen", "09_reuse::test_what_a_layer", "nn/stamp.py",
      "return id(module), hash(hooks), hash(tuple(switches))", "return id(module), hash(hooks), 0"),
+    ("a storage known by its address alone", "09_reuse::test_an_address", "nn/stamp.py",
+     "hash((number, kept.data_ptr()))", "kept.data_ptr()"),
     ("causal by default", "06_permutation::test_memory_rows", DOOR,
      "masks.causal_rows(causal, shape[2]", 'masks.causal_rows(causal or "top_left", shape[2]'),
     ("causal corner wrong", "01_definition::test_value_is", "mask.py",

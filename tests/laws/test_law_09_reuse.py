@@ -164,6 +164,22 @@ def test_what_a_layer_wrote_before_it_changed(
         torch.testing.assert_close(found, fresh)
 
 
+@pytest.mark.parametrize("width", [13, 64])
+def test_an_address_that_comes_back(width: int) -> None:
+    """Rounded weights may lie where the exact ones lay: they are others all the same."""
+    query, rows = torch.randn(2, 7, width), torch.randn(2, 11, width)
+    for _ in range(50):
+        layer = xa.CrossAttention(width, 1)
+        kept = layer.remember(rows)
+        for weight in (layer.key_projection.weight, layer.value_projection.weight):
+            exact, weight.data = weight.data, torch.zeros(0)
+            rounded = exact.half()
+            del exact
+            weight.data = rounded.float()
+        with pytest.raises(xa.ContractError, match="stale"):
+            layer(query, kept)
+
+
 def test_a_mode_is_no_change() -> None:
     """What does not change what is projected does not cost a second projection."""
     layer = build(Sizes.of(Case()))

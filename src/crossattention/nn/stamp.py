@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cache
 from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from crossattention.content import Stamp
 
 _numbers = count()
+_storages: WeakKeyDictionary[torch.UntypedStorage, int] = WeakKeyDictionary()
 
 
 class Numbered(nn.Module):
@@ -60,11 +62,17 @@ def stamp_of(*modules: nn.Module) -> Stamp:
     for module in modules:
         for kept in (*module.parameters(), *module.buffers()):
             version = 0 if kept.is_inference() else kept._version
-            # Inside torch.func a parameter is a wrapper, new in each call and without storage.
-            wrapped = torch._C._functorch.is_functorch_wrapped_tensor(kept)
-            stamps.append((id(kept), 0 if wrapped else kept.data_ptr(), version))
+            stamps.append((id(kept), _place(kept), version))
         stamps += [_settings(each) for each in module.modules()]
     return tuple(stamps)
+
+
+def _place(kept: torch.Tensor) -> int:
+    """Where the numbers are. An address alone may come back, once what lay there is freed."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(kept):
+        return 0  # inside torch.func a parameter is a wrapper, new in each call, without storage
+    number = _storages.setdefault(kept.untyped_storage(), next(_numbers))
+    return hash((number, kept.data_ptr()))
 
 
 def _settings(module: nn.Module) -> tuple[int, int, int]:

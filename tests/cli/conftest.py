@@ -19,6 +19,11 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    @property
+    def said(self) -> str:
+        """Standard error as one line: where a paragraph is wrapped depends on the paths in it."""
+        return " ".join(self.err.split())
+
 
 Run = Callable[..., Result]
 

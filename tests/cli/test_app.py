@@ -26,7 +26,7 @@ def test_every_option_has_words(run: Callable, name: str) -> None:
 @pytest.mark.parametrize("arguments", [("trnslate",), ("translate", "--beems", 3), ("explain",)])
 def test_wrong_usage_exits_with_2(run: Callable, arguments: tuple[object, ...]) -> None:
     shown = run(*arguments)
-    assert shown.code == 2 and shown.out == "" and "Error" in shown.err
+    assert shown.code == 2 and shown.out == "" and "Error" in shown.said
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -59,7 +59,7 @@ def test_what_goes_wrong_has_a_code_and_no_traceback(
 
     monkeypatch.setattr(app.app.registered_commands[3], "callback", fail)
     shown = run("explain")
-    assert shown.code == code and said in shown.err and "Traceback" not in shown.err
+    assert shown.code == code and said in shown.said and "Traceback" not in shown.err
 
 
 def test_a_fault_of_our_own_is_not_hidden(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

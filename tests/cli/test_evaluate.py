@@ -78,5 +78,5 @@ def test_bad_input_is_one_paragraph(
 ) -> None:
     given = arguments if "--model" in arguments else (*arguments, "--model", model)
     shown = run("evaluate", *given)
-    assert shown.code == 2 and shown.out == "" and "must be" in shown.err
+    assert shown.code == 2 and shown.out == "" and "must be" in shown.said
     assert "Traceback" not in shown.err

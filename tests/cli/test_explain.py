@@ -39,4 +39,4 @@ def test_bad_input_is_one_paragraph(
     run: Callable, arguments: tuple[object, ...], said: str
 ) -> None:
     shown = run("explain", *arguments)
-    assert shown.code == 2 and f"`{said}` must be" in shown.err and shown.out == ""
+    assert shown.code == 2 and f"`{said}` must be" in shown.said and shown.out == ""

@@ -37,7 +37,7 @@ def test_options_arrive_and_progress_is_shown(
     shown = run("train", "pairs.tsv", "--out", "run", "--epochs", 3, "--peak", 0.002, "--resume")
     options = TrainOptions("pairs.tsv", "run", epochs=3, peak=0.002, resume=True)
     assert shown.code == 0 and seen == [options]
-    assert "line 3: one column" in shown.err and "1,000 tokens/s  0:01:01 left" in shown.err
+    assert "line 3: one column" in shown.said and "1,000 tokens/s 0:01:01 left" in shown.said
     assert "held-out BLEU 12.50 after 10 steps, stopped early" in shown.out
 
 
@@ -47,7 +47,7 @@ def test_an_interrupt_says_how_to_go_on(run: Callable, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("crossattention.translate.train.train", fake)
     shown = run("train", "pairs.tsv", "--out", "run")
-    assert shown.code == 130 and "--resume" in shown.err
+    assert shown.code == 130 and "--resume" in shown.said
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_a_file_without_pairs_is_a_clear_error(
     if content is not None:
         path.write_bytes(content)
     shown = run("train", path, "--out", tmp_path / "run")
-    assert shown.code == 2 and said in shown.err and not (tmp_path / "run").exists()
+    assert shown.code == 2 and said in shown.said and not (tmp_path / "run").exists()
 
 
 def test_an_option_out_of_range_is_a_clear_error(run: Callable, tmp_path: Path) -> None:
     shown = run("train", "pairs.tsv", "--out", tmp_path / "run", "--epochs", 0)
-    assert shown.code == 2 and "`epochs` must be" in shown.err
+    assert shown.code == 2 and "`epochs` must be" in shown.said

@@ -78,14 +78,14 @@ def test_an_interrupted_file_goes_on(
 
     monkeypatch.setattr(Translator, "translate", interrupted)
     stopped = run(*options)
-    assert stopped.code == 130 and "2 of 5 lines" in stopped.err and "--resume" in stopped.err
+    assert stopped.code == 130 and "2 of 5 lines" in stopped.said and "--resume" in stopped.said
     assert not output.exists()
     partial = tmp_path / "out.txt.partial"
     partial.write_bytes(partial.read_bytes() + b"demi-lig")  # as a kill would leave it
     refused = run(*options)
-    assert refused.code == 2 and "--resume" in refused.err
+    assert refused.code == 2 and "--resume" in refused.said
     other = run(*options, "--resume", "--nbest", 1, "--json")
-    assert other.code == 2 and "another style" in other.err
+    assert other.code == 2 and "another style" in other.said
     calls[:] = [[], []]
     assert run(*options, "--resume").code == 0
     assert calls[2:] == [["", "black"], ["The"]]
@@ -129,7 +129,7 @@ def test_bad_input_is_one_paragraph(
 
 def test_a_bad_line_of_standard_input_is_named(run: Callable, model: Path) -> None:
     shown = run("translate", "--model", model, stdin=b"\n\xff\n")
-    assert shown.code == 2 and "line 2" in shown.err
+    assert shown.code == 2 and "line 2" in shown.said
 
 
 def test_show_goes_with_a_terminal_not_a_file(run: Callable, model: Path, tmp_path: Path) -> None:
@@ -138,4 +138,4 @@ def test_show_goes_with_a_terminal_not_a_file(run: Callable, model: Path, tmp_pa
     shown = run(
         "translate", "--model", model, "--show", "--input", source, "--output", tmp_path / "out"
     )
-    assert shown.code == 2 and "`--show` must be without --output" in shown.err
+    assert shown.code == 2 and "`--show` must be without --output" in shown.said

@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from crossattention.errors import ContractError, complaint
 from crossattention.translate.data import Pairs
+from crossattention.translate.judge import reference_streams
 from crossattention.translate.split import references, split_pairs
 from crossattention.translate.translator import Translator
 
@@ -91,9 +91,7 @@ def evaluate(
         found += [each.text for each in part]
         progress(len(found))
     took = time.perf_counter() - start
-    most = max(len(known) for _, known in judged)
-    # Each stream holds one reference of each sentence; None marks a sentence that has fewer.
-    streams: Any = [[k[at] if at < len(k) else None for _, k in judged] for at in range(most)]
+    streams = reference_streams([known for _, known in judged])
     bleu, chrf = BLEU(), CHRF()
     scores = (
         float(bleu.corpus_score(found, streams).score),

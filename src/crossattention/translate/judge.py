@@ -25,10 +25,19 @@ def bleu_of(translations: Sequence[str], references: Sequence[Sequence[str]]) ->
     """
     from sacrebleu.metrics.bleu import BLEU
 
+    streams = reference_streams(references)
+    return float(BLEU().corpus_score(list(translations), streams).score)
+
+
+def reference_streams(references: Sequence[Sequence[str]]) -> list[Any]:
+    """Turn each sentence's references into sacrebleu's streams: the first of all, the second, ….
+
+    >>> reference_streams([["un chat", "le chat"], ["un chien"]])
+    [['un chat', 'un chien'], ['le chat', None]]
+    """
     most = max(len(each) for each in references)
     # Each stream holds one reference a sentence; None marks a sentence that has fewer.
-    streams: list[Any] = [[r[k] if k < len(r) else None for r in references] for k in range(most)]
-    return float(BLEU().corpus_score(list(translations), streams).score)
+    return [[known[at] if at < len(known) else None for known in references] for at in range(most)]
 
 
 def translate_greedily(

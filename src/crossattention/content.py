@@ -1,4 +1,4 @@
-"""What a memory is made of: rows, what one layer keeps of them, and the layer's stamp on it."""
+"""What one layer keeps of a memory, with the layer's stamp on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from crossattention.argument import FLOATS, check_tensor
+from crossattention.argument import FLOATS
 from crossattention.errors import ContractError, complaint, describe
+from crossattention.grown import Grown
 
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -26,14 +27,33 @@ class Content:
     """
 
     stamp: Stamp
-    key: Tensor | None = None
-    value: Tensor | None = None
+    keys: Grown | None = None
+    values: Grown | None = None
+
+    @classmethod
+    def of(cls, stamp: Stamp, key: Tensor, value: Tensor) -> Content:
+        """Keep keys and values.
+
+        >>> Content.of((), torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 5)).value.shape
+        torch.Size([1, 2, 3, 5])
+        """
+        return cls(stamp, Grown.of(key, axis=2), Grown.of(value, axis=2))
+
+    @property
+    def key(self) -> Tensor | None:
+        """The keys, if they are kept."""
+        return None if self.keys is None else self.keys.rows
+
+    @property
+    def value(self) -> Tensor | None:
+        """The values, if they are kept."""
+        return None if self.values is None else self.values.rows
 
     @staticmethod
-    def find(contents: Mapping[int, Content], layer: int, stamp: Stamp) -> Content:
-        """Find what a layer wrote; raise if it wrote nothing, or has changed since.
+    def find(contents: Mapping[int, Content], layer: int, stamp: Stamp, rows: int) -> Content:
+        """Find what a layer wrote; raise if it wrote nothing, or has changed since, or lags behind.
 
-        >>> Content.find({7: Content(stamp=())}, 7, ()).key is None
+        >>> Content.find({7: Content(stamp=())}, 7, (), rows=3).key is None
         True
         """
         found = contents.get(layer)
@@ -41,17 +61,55 @@ class Content:
             want, do = "made by the layer that reads it", "call remember(...) with this layer"
             raise ContractError(complaint("memory", want, "one made by others", do))
         found.check(stamp)
+        if found.keys is not None and found.keys.length != rows:
+            want = f"remembered to its last row, {rows} in all"
+            given = f"{found.keys.length} that this layer has projected"
+            do = "call remember(memory) with this layer: it projects what is new"
+            raise ContractError(complaint("memory", want, given, do))
         return found
+
+    def begun(self, stamp: Stamp, rows: int) -> int:
+        """Count the rows that need not be projected again, where some were put behind them.
+
+        >>> Content.of(((1, 2, 3),), torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)).begun(
+        ...     ((1, 2, 3),), rows=5
+        ... )
+        3
+        """
+        if self.keys is None or not stamp or self.stamp != stamp or self.keys.length >= rows:
+            return 0  # projected whole, it is projected anew: gradients may be on by now
+        return self.keys.length
+
+    def extended(self, key: Tensor, value: Tensor) -> Content:
+        """Put keys and values of new rows behind the last.
+
+        >>> short = Content.of((), torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
+        >>> short.extended(torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)).key.shape
+        torch.Size([1, 2, 4, 4])
+        """
+        if self.keys is None or self.values is None:
+            return self
+        return Content(self.stamp, self.keys.extended(key), self.values.extended(value))
+
+    def cut(self, rows: int) -> Content:
+        """Give up what was projected from the rows from `rows` on.
+
+        >>> Content.of((), torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)).cut(1).key.shape
+        torch.Size([1, 2, 1, 4])
+        """
+        if self.keys is None or self.values is None:
+            return self
+        return Content(self.stamp, self.keys.cut(rows), self.values.cut(rows))
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Content:
         """Change keys and values alike.
 
-        >>> Content((), torch.ones(2), torch.ones(2)).mapped(lambda x: x + 1).key.tolist()
-        [2.0, 2.0]
+        >>> Content.of((), torch.ones(1, 1, 2), torch.ones(1, 1, 2)).mapped(lambda x: -x).key.sum()
+        tensor(-2.)
         """
-        if self.key is None or self.value is None:
+        if self.keys is None or self.values is None:
             return self
-        return Content(self.stamp, change(self.key), change(self.value))
+        return Content(self.stamp, self.keys.mapped(change), self.values.mapped(change))
 
     def check(self, stamp: Stamp) -> None:
         """Raise if the layer has changed since it wrote.
@@ -66,65 +124,6 @@ parameters changed since: call remember again.
         if self.stamp and stamp and self.stamp != stamp:
             do = "the layer's parameters changed since: call remember again"
             raise ContractError(complaint("memory", "fresh", "a stale one", do))
-
-
-def check_rows(rows: Tensor, value_rows: Tensor | None = None) -> None:
-    """Check rows [m, s, c], and the rows that values come from if they are others.
-
-    >>> check_rows(torch.ones(2, 3, 4), torch.ones(2, 3, 5))
-    """
-    want, do = "a float tensor [m, s, c]", "pass what the encoder returned, one row a position"
-    check_tensor("rows", rows, FLOATS, want, do, rank=3)
-    if value_rows is None:
-        return
-    check_tensor("value_rows", value_rows, FLOATS, want, do, rank=3)
-    names = "rows` and `value_rows"
-    if value_rows.shape[:2] != rows.shape[:2]:
-        shapes = f"shapes {list(rows.shape)} and {list(value_rows.shape)}"
-        do = "each row has one key and one value"
-        raise ContractError(complaint(names, "of equal m and s", shapes, do))
-    if value_rows.device != rows.device:
-        places = f"{rows.device} and {value_rows.device}"
-        raise ContractError(complaint(names, "on one device", places, "move either"))
-
-
-def versions_of(*kept: Tensor | None) -> tuple[int, ...]:
-    """Read how often tensors have been written to; empty where nothing is known of it.
-
-    Inference tensors do not count, and a compiled graph does not look.
-
-    >>> rows = torch.ones(2, 3, 4)
-    >>> before = versions_of(rows)
-    >>> versions_of(rows.zero_()) == before
-    False
-    """
-    given = [tensor for tensor in kept if tensor is not None]
-    if torch.compiler.is_compiling() or any(tensor.is_inference() for tensor in given):
-        return ()
-    return tuple(tensor._version for tensor in given)
-
-
-def kept_rows(
-    rows: Tensor | None, value_rows: Tensor | None, versions: tuple[int, ...]
-) -> tuple[Tensor, Tensor]:
-    """Give the rows that keys and values come from, as they were when they were remembered.
-
-    Raises:
-        ContractError: they are no longer there, or have been written to since `versions`.
-
-    >>> rows = torch.ones(2, 3, 4)
-    >>> kept_rows(rows, None, versions_of(rows))[1].shape
-    torch.Size([2, 3, 4])
-    """
-    if rows is None:
-        do = "make the memory from rows again, or remember in the projected form before"
-        raise ContractError(complaint("rows", "still there", "a memory without rows", do))
-    now = versions_of(rows, value_rows)
-    if now and versions and now != versions:
-        do = "call remember again, or give it a copy where a buffer is filled anew"
-        want, given = "as they were when they were remembered", "rows that were written to since"
-        raise ContractError(complaint("rows", want, given, do))
-    return rows, rows if value_rows is None else value_rows
 
 
 def check_target(target: torch.device | str | torch.dtype) -> torch.device | torch.dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ import torch
 import crossattention as xa
 from cases.book import Case, find, load
 from cases.draws import problem, some_visible
+from cases.judge import right, zero
 from cases.paths import KERNELS, LAYERS, Path, build, compute, offered
 from cases.runner import EVERY_PATH, check, every_form, name
+from crossattention.media import from_media
 
 CASES = load("k1_empty_set")
+PICTURES = [case for case in CASES if case.id == "C04"]
 STREAMS = ("query", "key", "value")
 
 
@@ -42,6 +46,13 @@ def test_empty_rows_might_as_well_not_be_there(path: Path) -> None:
         assert not left["query"][:, :, [1, 4]].any()
         for what in ("key", "value"):
             torch.testing.assert_close(left[what], right[what])
+
+
+def pictured(case: Case) -> torch.Tensor:
+    """Turn C04's counts of pictures into `visible`."""
+    routing = case.inputs["routing"]
+    count, media = (torch.tensor(routing[n]) for n in ("count", "block_of_key"))
+    return from_media(count, media, reads=routing["mode"])
 
 
 def mixed(form: str, change: float | None = None) -> tuple[xa.CrossAttention, Any, Any]:
@@ -99,14 +110,27 @@ def test_a_layer_without_key_width_is_refused() -> None:
         xa.CrossAttention(4, 2, key_width=0)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TypeError,
-    reason="needs interleaved media: learned queries, gates and several memories",
-)
-@pytest.mark.parametrize("case", [case for case in CASES if case.id == "C04"], ids=name)
-def test_rows_find_the_pictures_before_them_by_themselves(case: Case) -> None:
-    given = case.tensors(torch.float64)
-    streams = (given[n] for n in STREAMS)
-    found = xa.attend(*streams, scale=1.0, **given["routing"])
-    torch.testing.assert_close(found, case.expected("output"))
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("case", PICTURES, ids=name)
+def test_rows_find_the_pictures_before_them_by_themselves(case: Case, kernel: str) -> None:
+    for dtype in case.dtypes:
+        given, tolerance = case.tensors(dtype), case.tolerance(dtype)
+        assert tolerance is not None
+        query, key, value = (given[n] for n in STREAMS)
+        visible = pictured(case)
+        assert visible.tolist() == case.expect["visible"]
+        options = {"scale": 1.0, "visible": visible, "kernel": kernel}
+        found = xa.attend(query, key, value, **options)
+        weights = xa.attention_weights(query, key, scale=1.0, visible=visible)
+        right("output", found, case.expected("output"), tolerance)
+        right("weights", weights, case.expected("weights"), tolerance)
+        right("lse", xa.attend_with_lse(query, key, value, **options)[1],
+              case.expected("lse"), tolerance)  # fmt: skip
+        zero("text before the first picture", found, ~visible.any(-1, keepdim=True))
+
+
+def test_the_numbers_tell_the_pictures_apart() -> None:
+    latest, so_far = PICTURES
+    numbers = [latest.expected("output"), so_far.expected("output"),
+               torch.tensor(latest.wrong).double()]  # fmt: skip
+    assert all(not torch.equal(a, b) for a, b in combinations(numbers, 2))

@@ -10,8 +10,10 @@ import torch
 import crossattention as xa
 from cases.book import Case, find, load
 from cases.draws import problem
+from cases.judge import right
 from cases.paths import KERNELS, LAYERS, Path, compute, streams
 from cases.runner import EVERY_PATH, agree, check, every_form, name
+from crossattention.nn import Rotary
 
 CASES = load("k5_two_streams")
 ROTARY = [case for case in CASES if case.id == "C25"]
@@ -102,14 +104,32 @@ def test_the_default_scale_comes_from_the_key_width(form: str) -> None:
     agree(compute(given, Path(form)), compute(given | {"scale": 5**-0.5}, Path("attend")))
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="needs rotary positions for each stream")
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("case", ROTARY, ids=name)
-def test_rotary_positions(case: Case) -> None:
-    given = case.tensors(torch.float64)
-    query, key, value = (given[n] for n in ("query", "key", "value"))
-    positions = {n: given[n] for n in ("query_positions", "key_positions")}
-    found = xa.attend(query, key, value, scale=1.0, **positions)
-    torch.testing.assert_close(found, case.expected("output"))
+def test_rotary_positions(case: Case, kernel: str, pairs: str) -> None:
+    rotary = Rotary(2, pairs=pairs)
+    for dtype in case.dtypes:
+        given, tolerance = case.tensors(dtype), case.tolerance(dtype)
+        assert tolerance is not None
+        at, of = (torch.tensor(given[n]) for n in ("query_positions", "key_positions"))
+        query, key = rotary(given["query"], at), rotary(given["key"], of)
+        if kernel == "fused":  # it has one width for keys and values
+            given["value"] = torch.nn.functional.pad(given["value"], (0, 1))
+        options = {"scale": 1.0, "kernel": kernel}
+        value, lse = xa.attend_with_lse(query, key, given["value"], **options)
+        right("output", value[..., :1], case.expected("output"), tolerance)
+        right("lse", lse, case.expected("lse"), tolerance)
+        found = xa.attend(query, key, given["value"], **options)
+        right("output", found[..., :1], case.expected("output"), tolerance)
+        weights = xa.attention_weights(query, key, scale=1.0)
+        right("weights", weights, case.expected("weights"), tolerance)
+
+
+def test_positions_of_the_other_stream_are_refused() -> None:
+    given = ROTARY[0].tensors(torch.float64)
+    with pytest.raises(xa.ContractError, match="`positions` must be .* t = 5"):
+        Rotary(2)(given["key"], torch.tensor(given["query_positions"]))
 
 
 @pytest.mark.xfail(strict=True, raises=TypeError, reason="needs the packed layout")

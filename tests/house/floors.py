@@ -15,9 +15,11 @@ ROOT = "the root"
 FLOORS = (
     ("errors",),
     ("argument",),
-    ("mask",),
+    ("mask", "window", "media"),
     ("owner",),
-    ("content",),
+    ("grown", "edition"),
+    ("source", "content", "extent"),
+    ("holding",),
     ("memory",),
     ("kernels",),
     ("attention",),

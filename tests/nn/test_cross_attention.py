@@ -157,7 +157,8 @@ def test_weights_never_change_the_output_and_reproduce_it(form: str, training: b
     shown = made.weights(query, kept)
     assert torch.equal(made(query, kept), before)
     value = split(made.value_projection(memory), 4)
-    read = (shown @ value.masked_fill(~kept.readable[:, None, :, None], 0)).transpose(1, 2)
+    beyond = ~kept.holding.extent.readable[:, None, :, None]
+    read = (shown @ value.masked_fill(beyond, 0)).transpose(1, 2)
     torch.testing.assert_close(made.output_projection(read.flatten(2)), before)
     torch.testing.assert_close(made.weights(query, kept, heads=[2, 0]), shown[:, [2, 0]])
 

@@ -56,8 +56,8 @@ def test_a_cache_that_is_extended_twice_keeps_both_futures() -> None:
     cache = Cache.empty(rows, capacity=8).extended(rows, rows)
     one = cache.extended(rows + 1, rows + 1)
     two = cache.extended(rows + 2, rows + 2)
-    assert torch.equal(one.key[:, :, 3:6], rows + 1)
-    assert torch.equal(two.key[:, :, 3:6], rows + 2)
+    assert torch.equal(one.keys.rows[:, :, 3:6], rows + 1)
+    assert torch.equal(two.keys.rows[:, :, 3:6], rows + 2)
 
 
 def test_decoder_block_order_and_norms() -> None:

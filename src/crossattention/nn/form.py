@@ -12,7 +12,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from crossattention.argument import check_size
-from crossattention.content import kept_rows
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn.project import check_kind, check_widths
@@ -81,7 +80,7 @@ def rows_of(
     >>> rows_of(Memory.of(torch.ones(2, 3, 5)), sizes, nn.Linear(5, 8), nn.Linear(5, 8))[1].shape
     torch.Size([2, 3, 5])
     """
-    rows, other = kept_rows(memory.rows, memory.value_rows, memory.versions)
+    rows, other = memory.holding.rows().kept()
     g, (key_width, value_width) = sizes.memory_heads, sizes.memory_widths
     wide = g * sizes.key_width, g * sizes.value_width
     projections = (

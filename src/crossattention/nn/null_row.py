@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from crossattention.argument import check_size
 from crossattention.attention.merge import merge
-from crossattention.errors import ContractError, complaint, describe
-from crossattention.kernels.contract import Reading, Score
+from crossattention.errors import ContractError, complaint
 
 
 class NullRow(nn.Module):
@@ -30,6 +29,8 @@ class NullRow(nn.Module):
     >>> row.key.shape, row.value.shape
     (torch.Size([2, 4]), torch.Size([2, 3]))
     """
+
+    always_read = True  # no row is empty beside it
 
     def __init__(self, memory_heads: int, key_width: int, value_width: int) -> None:
         super().__init__()
@@ -86,21 +87,3 @@ class NullRow(nn.Module):
         given = f"key {list(self.key.shape)} and value {list(self.value.shape)}"
         do = "make it with the layer's memory_heads, key_width and value_width"
         return ContractError(complaint("null_row", f"made for {layer}", given, do))
-
-
-def with_null_row(
-    row: NullRow | None, query: Tensor, value: Tensor, reading: Reading, score: Score
-) -> Tensor:
-    """Merge a layer's values [b, h, t, e] with its null row, if it has one.
-
-    >>> value = torch.ones(1, 1, 1, 2)
-    >>> with_null_row(None, value, value, Reading(value), Score(1.0)) is value
-    True
-    """
-    if row is None:
-        return value
-    if not isinstance(row, NullRow):
-        do = "assign a NullRow, or None"
-        raise ContractError(complaint("null_row", "a NullRow", describe(row), do))
-    merged: Tensor = row(query, (value, reading.lse_or_raise()), score.scale, score.softcap)[0]
-    return merged

@@ -8,18 +8,30 @@ no difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from crossattention.argument import check_integers, check_range
 from crossattention.attention.door import build_mask, clear_unread
-from crossattention.content import Content, kept_rows
+from crossattention.content import Content
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Reading, Score
 from crossattention.memory import Memory
 from crossattention.nn import raw
+
+
+@dataclass(frozen=True)
+class HeadsRead:
+    """What the heads read: value [b, h, t, e], lse [b, h, t] if asked for, and who read at all.
+
+    `reads` is bool `[b|1, h|1, t|1, 1]`, False for a row that may read nothing; None: all read.
+    """
+
+    value: Tensor
+    lse: Tensor | None
+    reads: Tensor | None
 
 
 def pose(
@@ -30,6 +42,7 @@ def pose(
     score: Score,
     visible: Tensor | None,
     bias: Tensor | None,
+    fold: raw.Fold = raw.fold_query,
 ) -> Problem:
     """Pose a reading.
 
@@ -38,6 +51,7 @@ def pose(
         memory, content: what is read, and what this layer keeps of it.
         key_projection: folded into the query in the raw form.
         score, visible, bias: as `attend` means them.
+        fold: how the query is folded.
     Raises:
         ContractError: another number of query sequences than read the memory; masks.
 
@@ -52,16 +66,17 @@ def pose(
         want = f"[b, t, c] with b = {memory.sequences}, the query sequences that read the memory"
         do = "see memory.shared_by(n) and memory.select(index)"
         raise ContractError(complaint("query", want, f"b = {b}", do))
+    extent = memory.holding.extent
     mask, readable = build_mask(
-        (b, h, t, memory.size[1]), query.device, memory.readable, memory.owner,
-        visible, bias, None, memory.may_be_empty,
+        (b, h, t, extent.size[1]), query.device, extent.readable, memory.owner,
+        visible, bias, None, extent.may_be_empty,
     )  # fmt: skip
     key, value = content.key, content.value
     if key is None or value is None:
         key, value = _raw_rows(memory)
         if not isinstance(key_projection, nn.Linear):
             raise _replaced("key_projection", key_projection)
-        query, offset = raw.fold_query(query, key_projection, key_projection.out_features // d)
+        query, offset = fold(query, key_projection, key_projection.out_features // d)
         score = replace(score, offset=offset)
     _check_differentiable(query, key)
     if visible is None and bias is None:  # `remember` has cleared what lies beyond the lengths
@@ -81,7 +96,8 @@ def answer(
         value_projection: maps the average in the raw form.
         heads: g, the layer's memory heads.
 
-    >>> answer(Reading(torch.ones(1, 2, 3, 2)), None, Content((), torch.ones(1)), None, 2).shape
+    >>> kept = Content.of((), torch.ones(1, 2, 5, 2), torch.ones(1, 2, 5, 2))
+    >>> answer(Reading(torch.ones(1, 2, 3, 2)), None, kept, None, 2).shape
     torch.Size([1, 2, 3, 2])
     """
     if content.key is not None:
@@ -156,5 +172,5 @@ def _replaced(name: str, projection: nn.Module) -> ContractError:
 
 
 def _raw_rows(memory: Memory) -> tuple[Tensor, Tensor]:
-    rows, values = kept_rows(memory.rows, memory.value_rows, memory.versions)
+    rows, values = memory.holding.rows().kept()
     return rows[:, None], values[:, None]  # [m, s, c] -> [m, 1, s, c]

@@ -11,31 +11,38 @@ score, so only the log-sum-exp and a soft cap see it; the value bias counts by t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from crossattention.kernels.contract import Reading
 
+Folding = tuple[Tensor, Tensor | None]  # a folded query [b, h, t, c], and q·b_k [b, h, t, 1]
+Fold = Callable[[Tensor, nn.Linear, int], Folding]  # what `fold_query` does, or its equal
 
-def refusals(key: nn.Module, value: nn.Module, key_norm: nn.Module) -> list[str]:
+
+def refusals(
+    key: nn.Module, value: nn.Module, key_norm: nn.Module, rotary: nn.Module | None
+) -> list[str]:
     """List, in words, why these modules cannot be folded into the query and the average.
 
-    >>> refusals(nn.Linear(2, 2), nn.Linear(2, 2), nn.Identity())
+    >>> refusals(nn.Linear(2, 2), nn.Linear(2, 2), nn.Identity(), None)
     []
     """
-    reasons = []
+    reasons = [] if rotary is None else ["rotary keys are turned after the key projection"]
     if type(key_norm) is not nn.Identity:
         reasons.append("the key norm does not commute with the key projection")
     for name, module in (("key", key), ("value", value)):
         if type(module) is not nn.Linear:
             reasons.append(f"the {name} projection is a {type(module).__name__}, not nn.Linear")
-        elif _is_watched(module):
+        elif is_watched(module):
             reasons.append(f"the {name} projection has hooks or parametrisations")
     return reasons
 
 
-def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> tuple[Tensor, Tensor | None]:
+def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> Folding:
     """Fold a query through the key projection.
 
     Args:
@@ -52,7 +59,7 @@ def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> tuple[Tensor
     """
     _, h, t, _ = query.shape
     grouped = query.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # [b, h, t, d] -> [b, g, r·t, d]
-    folded = grouped @ key.weight.unflatten(0, (memory_heads, -1))  # @ [g, d, c] -> [b, g, r·t, c]
+    folded = _product(grouped, key.weight.unflatten(0, (memory_heads, -1)))  # -> [b, g, r·t, c]
     offset = None
     if key.bias is not None:
         wide = torch.promote_types(grouped.dtype, torch.float32)
@@ -81,7 +88,7 @@ def map_average(reading: Reading, value: nn.Linear, memory_heads: int, total: Te
     _, h, t, _ = reading.value.shape
     grouped = reading.value.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
     weight = value.weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
-    each = grouped @ weight.transpose(1, 2)  # -> [b, g, r·t, e]
+    each = _product(grouped, weight.transpose(1, 2))  # -> [b, g, r·t, e]
     mapped: Tensor = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
     if value.bias is None:
         return mapped
@@ -89,7 +96,12 @@ def map_average(reading: Reading, value: nn.Linear, memory_heads: int, total: Te
     return mapped + (bias * total[..., None]).to(mapped.dtype)  # [h, 1, e] · [b, h, t, 1]
 
 
-def _is_watched(module: nn.Module) -> bool:
+def is_watched(module: nn.Module) -> bool:
+    """Whether a module's call does more than its class says: hooks, parametrisations.
+
+    >>> is_watched(nn.Linear(2, 2))
+    False
+    """
     hooks = (
         module._forward_hooks,
         module._forward_pre_hooks,
@@ -97,3 +109,11 @@ def _is_watched(module: nn.Module) -> bool:
         module._backward_pre_hooks,
     )
     return any(hooks) or "forward" in vars(module) or parametrize.is_parametrized(module)
+
+
+def _product(rows: Tensor, weight: Tensor) -> Tensor:
+    """Multiply [b, g, n, x] by [g, x, y] without the copy of the weight for each b that @ makes."""
+    b, _, n, _ = rows.shape
+    together = rows.transpose(0, 1).flatten(1, 2)  # [b, g, n, x] -> [g, b·n, x]
+    product: Tensor = (together @ weight).unflatten(1, (b, n)).transpose(0, 1)
+    return product

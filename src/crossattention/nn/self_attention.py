@@ -88,14 +88,14 @@ class SelfAttention(nn.Module):
             )
         query, key, value = self._project(stream)
         longer = cache.extended(key, value)
-        kept = longer.key[:, :, : longer.length], longer.value[:, :, : longer.length]
+        kept = longer.keys.rows, longer.values.rows
         causal = None if stream.shape[1] == 1 else cache.length
         return self._read(query, *kept, None, causal), longer
 
     def start(self, sequences: int, capacity: int) -> Cache:
         """Make an empty cache for `sequences` query sequences.
 
-        >>> SelfAttention(8, 2).start(sequences=3, capacity=5).key.shape
+        >>> SelfAttention(8, 2).start(sequences=3, capacity=5).keys.storage.shape
         torch.Size([3, 2, 5, 4])
         """
         check_size("sequences", sequences, 0, "count the query sequences")

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd import grad, gradcheck, gradgradcheck
 
 import crossattention as xa
+from laws import modules
 from laws.ask import ask, ask_lse, right, right_layer
 from laws.given import draw
 from laws.table import FORMS, KERNELS, MASKS, OWNERS, Case, cases, every
@@ -147,3 +148,29 @@ def test_second_derivatives_are_refused_by_name(owner: str, form: str) -> None:
             grad(one.sum(), asked, retain_graph=True)
         assert isinstance(refusal.value, xa.NoKernelError), refusal.value
         assert all(each in str(refusal.value) for each in ("`fused`", "matmul", "reference"))
+
+
+@pytest.mark.parametrize(("subject", "form"), modules.PAIRS, ids=modules.NAMES)
+def test_modules_have_the_gradients_of_their_values(subject: modules.Subject, form: str) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    names = [name for name, _ in module.named_parameters()]
+
+    def read(query: torch.Tensor, rows: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        with torch.nn.utils.stateless._reparametrize_module(
+            module, dict(zip(names, weights, strict=True))
+        ):
+            return subject.read(module, query, subject.remember(module, rows, [7, 0, 3], form))
+
+    inputs = [query, rows, *(each.detach().clone() for each in module.parameters())]
+    assert torch.autograd.gradcheck(read, [x.requires_grad_() for x in inputs], fast_mode=True)
+
+
+@pytest.mark.parametrize("subject", modules.SUBJECTS, ids=str)
+def test_modules_have_the_same_gradients_in_both_forms(subject: modules.Subject) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    found = []
+    for form in modules.FORMS:
+        read = subject.read(module, query, subject.remember(module, rows, modules.LENGTHS[0], form))
+        found.append(torch.autograd.grad(read.square().sum(), list(module.parameters())))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

@@ -12,6 +12,7 @@ from torch.autograd import grad
 
 import crossattention as xa
 from crossattention.nn import DecoderBlock
+from laws import modules
 from laws.ask import ask, ask_lse, remember, right, right_layer
 from laws.given import draw
 from laws.table import FORMS, KERNELS, Case, cases, every
@@ -90,3 +91,26 @@ def test_an_owner_without_rows_reads_nothing() -> None:
     read, lse = xa.attend_with_lse(query, key, key, owner=[1, 0, 0, 1, 1], lengths=[11, 0])
     assert not read[[0, 3, 4]].any() and bool((lse[[0, 3, 4]] == -torch.inf).all())
     assert bool(read[[1, 2]].any())
+
+
+@pytest.mark.parametrize(("subject", "form"), modules.PAIRS, ids=modules.NAMES)
+def test_modules_read_nothing_from_a_memory_without_rows(
+    subject: modules.Subject, form: str
+) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    inputs = query.requires_grad_(), rows.requires_grad_()
+    for lengths, size in (([0, 0, 0], None), ([4, 0, 7], None), (None, 0)):
+        memory = subject.remember(module, rows[:, :size], lengths, form)
+        output = subject.read(module, query, memory)
+        empty = output[1:2] if lengths == [4, 0, 7] else output
+        assert empty.isfinite().all()
+        if subject.empty == "zero":
+            assert not empty.any()
+        elif subject.empty == "query":
+            assert torch.equal(empty, query[1:2] if lengths == [4, 0, 7] else query)
+        if empty.requires_grad:
+            found = torch.autograd.grad(
+                empty.sum(), (*inputs, *module.parameters()), None, None, False, allow_unused=True
+            )
+            assert all(each is None or each.isfinite().all() for each in found)
+            assert found[1] is None or not found[1].any()

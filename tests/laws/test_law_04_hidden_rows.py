@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.autograd import grad
 
 import crossattention as xa
+from crossattention.nn import GatedCrossAttention
+from laws import modules
 from laws.ask import ask
 from laws.given import Given, draw
 from laws.table import KERNELS, OWNERS, Case, cases, every
@@ -117,3 +119,45 @@ def test_hidden_however_large(hidden_by: str, kernel: str) -> None:
     early = xa.attend(query[:, :, :3], key[:, :, :5], value[:, :, :5], causal=2)
     torch.testing.assert_close(read[:, :, :3], early)
     torch.testing.assert_close(read[:, :, 3:], value[:, :, 5:6].expand(1, 3, 4, 13))
+
+
+@pytest.mark.parametrize(("subject", "form"), modules.PAIRS, ids=modules.NAMES)
+def test_modules_never_see_what_lies_beyond_the_lengths(
+    subject: modules.Subject, form: str
+) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    beyond = torch.arange(7) >= torch.tensor(modules.LENGTHS[2])[:, None]
+    if subject.name.startswith("Multi"):  # the second memory's rows are every second one of these
+        beyond &= torch.arange(7) % 2 == 1
+    found = []
+    for garbage in (0.0, torch.nan, torch.inf):
+        held = rows.masked_fill(beyond[..., None], garbage).requires_grad_()
+        output = subject.read(
+            module, query, subject.remember(module, held, modules.LENGTHS[2], form)
+        )
+        gradients = torch.autograd.grad(output.square().sum(), (held, *module.parameters()))
+        found.append((output, *gradients))
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            assert torch.equal(one, same)
+
+
+@pytest.mark.parametrize("reads", ["latest", "all_previous"])
+@pytest.mark.parametrize("form", modules.FORMS)
+def test_text_never_sees_a_medium_that_has_not_begun(form: str, reads: str) -> None:
+    torch.manual_seed(3)
+    module = GatedCrossAttention(12, 2, reads=reads).double().eval()
+    torch.nn.init.ones_(module.gate_attention)
+    torch.nn.init.ones_(module.gate_feed)
+    query, rows = modules.given()
+    count, media = torch.tensor([[0, 1, 1, 1, 2]] * 3), torch.tensor([1, 1, 1, 2, 2, 3, 3])
+    shown = {"count": count, "media": media}
+    output = module(query, module.remember(rows, form=form), **shown)
+    assert torch.equal(output[:, 0], query[:, 0])
+    for medium, changed in ((1, [1, 2, 3]), (2, [4]), (3, [])):
+        moved = rows + (media == medium)[:, None] * torch.randn(12).double()
+        other = module(query, module.remember(moved, form=form), **shown)
+        differs = (other != output).any(-1)
+        if reads == "all_previous" and medium == 1:
+            changed = [1, 2, 3, 4]
+        assert differs.nonzero()[:, 1].unique().tolist() == changed

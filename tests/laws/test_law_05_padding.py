@@ -7,6 +7,7 @@ import torch
 
 import crossattention as xa
 from crossattention.seq2seq import Config, EncoderDecoder
+from laws import modules
 from laws.given import Sizes, build
 from laws.table import FORMS, KERNELS, Case
 
@@ -73,3 +74,16 @@ def test_model(norm: str) -> None:
         each = slice(one, one + 1)
         alone = model(source[each, :length], torch.tensor([length]), target[each])
         torch.testing.assert_close(together[each], alone, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize(("subject", "form"), modules.PAIRS, ids=modules.NAMES)
+@pytest.mark.parametrize("lengths", modules.LENGTHS, ids=str)
+def test_modules_read_padded_as_they_read_one_by_one(
+    subject: modules.Subject, form: str, lengths: list[int]
+) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    padded = subject.read(module, query, subject.remember(module, rows, lengths, form))
+    for i, length in enumerate(lengths):
+        memory = subject.remember(module, rows[i : i + 1, :length], None, form)
+        alone = subject.read(module, query[i : i + 1], memory)
+        torch.testing.assert_close(padded[i : i + 1], alone)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+import crossattention as xa
+from crossattention.nn import Rotary
+from laws import modules
 from laws.ask import ask
 from laws.given import Given, draw
 from laws.table import MASKS, Case, cases, every
@@ -46,3 +49,31 @@ def test_query_rows(case: Case, device: torch.device) -> None:
     moved(shuffled, -2, order, ("query",))
     wanted = ask(case, given).index_select(-2, order)
     torch.testing.assert_close(ask(case, shuffled), wanted, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize(("subject", "form"), modules.PAIRS, ids=modules.NAMES)
+def test_modules_do_not_mind_the_order_of_rows(subject: modules.Subject, form: str) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    order = torch.tensor([4, 1, 6, 3, 0, 5, 2])  # even rows stay among even ones
+    output = subject.read(module, query, subject.remember(module, rows, None, form))
+    moved = subject.read(module, query, subject.remember(module, rows[:, order], None, form))
+    torch.testing.assert_close(moved, output)
+    if output.shape[1] == query.shape[1]:
+        turned = subject.read(module, query.flip(1), subject.remember(module, rows, None, form))
+        torch.testing.assert_close(turned, output.flip(1))
+
+
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+def test_rows_shuffled_with_their_positions_change_nothing(pairs: str) -> None:
+    torch.manual_seed(3)
+    layer = xa.CrossAttention(12, 2).double().eval()
+    layer.rotary = Rotary(4, pairs=pairs)
+    query, rows = modules.given()
+    at, asked = torch.tensor([0, 1, 4, 5, 6, 9, 12]), torch.tensor([5, 3, 3, 8, 0])
+    output = layer(query, layer.remember(rows, positions=at), positions=asked)
+    order = torch.randperm(7)
+    moved = layer.remember(rows[:, order], positions=at[order])
+    torch.testing.assert_close(layer(query, moved, positions=asked), output)
+    later = layer.remember(rows, positions=at + 5)  # differences alone count
+    torch.testing.assert_close(layer(query, later, positions=asked + 5), output)
+    assert (layer(query, later, positions=asked) - output).abs().max() > 1e-3

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import grad, gradcheck
 
 import crossattention as xa
+from crossattention.nn import MultiCrossAttention
 from laws.table import KERNELS
 
 CUTS = ([0, 4, 11], [0, 0, 11], [0, 3, 3, 8, 11], [0, 11], [0, 1, 11, 11])
@@ -102,3 +103,27 @@ def test_gradcheck() -> None:
         return xa.merge([(v, x), (w, y)])
 
     assert gradcheck(run, [*value, *lse], raise_exception=False)
+
+
+@pytest.mark.parametrize("form", ["projected", "raw"])
+def test_a_joint_reading_of_parts_is_the_reading_of_the_whole(form: str) -> None:
+    torch.manual_seed(3)
+    whole = xa.CrossAttention(12, 2).double().eval()
+    parts = MultiCrossAttention(12, 2, (12, 12)).double().eval()
+    for reader in parts.readers:
+        for name in ("key_projection", "value_projection"):
+            setattr(reader, name, getattr(whole, name))
+    for name in ("query_projection", "output_projection"):
+        setattr(parts, name, getattr(whole, name))
+    query, rows = torch.randn(3, 5, 12).double(), torch.randn(3, 7, 12).double()
+    inputs = [query.requires_grad_(), rows.requires_grad_(), *whole.parameters()]
+    for cut in (0, 2, 7):
+        lengths = torch.tensor([7, 1, 4])
+        split = [rows[:, :cut], rows[:, cut:]]
+        counts = [lengths.clamp(max=cut), (lengths - cut).clamp(min=0)]
+        read = parts(query, parts.remember(split, counts, form=form))
+        wanted = whole(query, whole.remember(rows, lengths, form=form))
+        torch.testing.assert_close(read, wanted)
+        found = grad(read.square().sum(), inputs)
+        for one, other in zip(found, grad(wanted.square().sum(), inputs), strict=True):
+            torch.testing.assert_close(one, other)

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import crossattention as xa
+from laws import modules
 from laws.given import Sizes, build
 from laws.table import FORMS, HEADS, KERNELS, Case
 
@@ -102,3 +103,16 @@ def test_readers_add_no_bytes(form: str) -> None:
     kept = memory.shared_by(17).select(torch.tensor([1, 50, 1]))
     assert kept.contents[layer.number].key is memory.contents[layer.number].key
     assert kept.rows is memory.rows
+
+
+@pytest.mark.parametrize(("subject", "form"), modules.PAIRS, ids=modules.NAMES)
+def test_modules_share_memories(subject: modules.Subject, form: str) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    memory = subject.remember(module, rows, modules.LENGTHS[1], form)
+    output = subject.read(module, query, memory)
+    shared = modules.each(memory, lambda x: x.shared_by(2))
+    twice = subject.read(module, query.repeat_interleave(2, 0), shared)
+    torch.testing.assert_close(twice, output.repeat_interleave(2, 0))
+    index = torch.tensor([2, 0, 0, 2])
+    chosen = modules.each(memory, lambda x: x.select(index).compact())
+    torch.testing.assert_close(subject.read(module, query[index], chosen), output[index])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import crossattention as xa
 from crossattention.seq2seq import Config, EncoderDecoder
+from laws import modules
 from laws.ask import ask, layer_masks, remember
 from laws.given import Sizes, build, draw
 from laws.table import FORMS, KERNELS, Case, cases, every
@@ -214,3 +215,84 @@ def test_a_foreign_memory_is_refused(kernel: str) -> None:
     for foreign in (layer, copy.deepcopy(other)):
         with pytest.raises(xa.ContractError, match="memory"):
             foreign(query, kept)
+
+
+@pytest.mark.parametrize(("subject", "form"), modules.PAIRS, ids=modules.NAMES)
+def test_modules_refuse_what_they_wrote_before_they_changed(
+    subject: modules.Subject, form: str
+) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    memory = subject.remember(module, rows, modules.LENGTHS[0], form)
+    subject.read(module, query, memory)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.1, fused=True)
+    subject.read(module, query, memory).sum().backward()
+    optimizer.step()
+    with pytest.raises(xa.ContractError, match="stale"):
+        subject.read(module, query, memory)
+
+
+@pytest.mark.parametrize("subject", modules.SUBJECTS, ids=str)
+def test_modules_read_the_same_in_both_forms_and_in_chunks(subject: modules.Subject) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    outputs = []
+    for form in modules.FORMS:
+        for grad in (False, True):
+            with torch.set_grad_enabled(grad):
+                memory = subject.remember(module, rows, modules.LENGTHS[1], form)
+                outputs.append(subject.read(module, query, memory))
+                outputs.append(subject.read(module, query, memory))  # whatever it keeps
+    for output in outputs[1:]:
+        torch.testing.assert_close(output, outputs[0])
+
+
+@pytest.mark.parametrize("subject", modules.SUBJECTS, ids=str)
+def test_what_modules_keep_follows_their_weights(subject: modules.Subject) -> None:
+    module, (query, rows) = subject.build(), modules.given()
+    with torch.no_grad():
+        for change in (1.0, 0.5):
+            for parameter in module.parameters():
+                parameter.mul_(change)
+            kept = subject.read(module, query, subject.remember(module, rows, None, "raw"))
+            again = copy.deepcopy(module)
+            wanted = subject.read(again, query, subject.remember(again, rows, None, "raw"))
+            assert torch.equal(kept, wanted)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("lengths", [None, [[3, 1, 0], [0, 2, 1], [1, 1, 0]]], ids=["all", "some"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_memory_in_chunks_is_the_whole(
+    form: str, lengths: list[list[int]] | None, grad: bool
+) -> None:
+    torch.manual_seed(3)
+    layer, query = xa.CrossAttention(12, 2).double().eval(), torch.randn(3, 5, 12).double()
+    chunks = [torch.randn(3, size, 12).double() for size in (3, 2, 1)]
+    counts = [None] * 3 if lengths is None else lengths
+    with torch.set_grad_enabled(grad):
+        memory = layer.remember(chunks[0], counts[0], form=form)
+        for chunk, count in zip(chunks[1:], counts[1:], strict=True):
+            past, before = memory, layer(query, memory)
+            memory = layer.remember(past.append(chunk, count), form=form)
+            read = layer(query, memory)
+            layer.remember(past.append(chunk + 1, count), form=form)  # another future
+            assert torch.equal(layer(query, past), before)
+            assert torch.equal(layer(query, memory), read)
+        for i in range(3):
+            parts = zip(chunks, counts, strict=True)
+            rows = [x[i : i + 1, : None if n is None else n[i]] for x, n in parts]
+            alone = layer(query[i : i + 1], layer.remember(torch.cat(rows, 1), form=form))
+            torch.testing.assert_close(layer(query, memory)[i : i + 1], alone)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_replaced_rows_are_never_read_again(form: str) -> None:
+    torch.manual_seed(3)
+    layer, query = xa.CrossAttention(12, 2).double().eval(), torch.randn(3, 5, 12).double()
+    rows, new = torch.randn(3, 7, 12).double(), torch.randn(3, 2, 12).double()
+    with torch.no_grad():
+        old = layer.remember(rows, form=form)
+        memory = layer.remember(old.replace(6, new), form=form)
+        wanted = layer(query, layer.remember(torch.cat((rows[:, :6], new), 1), form=form))
+        torch.testing.assert_close(layer(query, memory), wanted)
+        with pytest.raises(xa.ContractError, match="must be the newest"):
+            layer(query, old)

@@ -13,41 +13,14 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from crossattention.argument import FLOATS, check_number, check_size, check_tensor
+from crossattention.argument import check_number
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn.cache import Cache
 from crossattention.nn.cross_attention import CrossAttention
-from crossattention.nn.initialise import initialise
-from crossattention.nn.project import check_kind, check_stream
+from crossattention.nn.feed_forward import FeedForward
+from crossattention.nn.project import check_stream
 from crossattention.nn.self_attention import SelfAttention
-
-
-class FeedForward(nn.Module):
-    """Map each row by itself: W_2 · relu(W_1 x).
-
-    >>> FeedForward(width=8, hidden=32)
-    FeedForward(
-      (expand): Linear(in_features=8, out_features=32, bias=True)
-      (contract): Linear(in_features=32, out_features=8, bias=True)
-    )
-    """
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        check_size("width", width, 1, "pass the width of the stream")
-        check_size("hidden", hidden, 1, "pass the width between the two maps")
-        self.expand = nn.Linear(width, hidden)
-        self.contract = nn.Linear(hidden, width)
-        initialise(self)
-
-    def forward(self, stream: Tensor) -> Tensor:
-        """Map `[..., c]` to `[..., c]`."""
-        want, do = "a float tensor [..., c]", "pass rows of the layer's width"
-        check_tensor("stream", stream, FLOATS, want, do)
-        check_kind("stream", stream, self.expand)
-        hidden: Tensor = self.contract(self.expand(stream).relu())
-        return hidden
 
 
 class Residual(nn.Module):
@@ -64,7 +37,7 @@ class Residual(nn.Module):
             do = "choose where the norm stands"
             raise ContractError(complaint("norm", '"pre" or "post"', describe(norm), do))
         self.before = norm == "pre"
-        self.norm = nn.LayerNorm(width)
+        self.norm: nn.Module = nn.LayerNorm(width)
         do = "it is the probability that a number is dropped"
         self.width = width
         self.dropout = nn.Dropout(
@@ -105,30 +78,6 @@ class EncoderBlock(nn.Module):
     def forward(self, stream: Tensor, readable: Tensor | None = None) -> Tensor:
         """Map `[b, t, c]` to `[b, t, c]`; `readable` [b, t] is True for real rows."""
         stream = self.around_self(stream, lambda x: self.self_attention(x, readable=readable))
-        output: Tensor = self.around_feed(stream, self.feed_forward)
-        return output
-
-
-class CrossBlock(nn.Module):
-    """Cross-attention, then feed-forward: learned queries, or any stream without a past.
-
-    >>> import torch
-    >>> CrossBlock(8, 2, 32)(torch.randn(1, 3, 8), torch.randn(1, 5, 8)).shape
-    torch.Size([1, 3, 8])
-    """
-
-    def __init__(
-        self, width: int, heads: int, feed_forward: int, *, dropout: float = 0.0, norm: str = "pre"
-    ) -> None:
-        super().__init__()
-        self.cross_attention = CrossAttention(width, heads)
-        self.feed_forward = FeedForward(width, feed_forward)
-        self.around_cross = Residual(width, dropout, norm)
-        self.around_feed = Residual(width, dropout, norm)
-
-    def forward(self, stream: Tensor, memory: Tensor | Memory) -> Tensor:
-        """Map `[b, t, c]` to `[b, t, c]`, reading the memory."""
-        stream = self.around_cross(stream, lambda x: self.cross_attention(x, memory))
         output: Tensor = self.around_feed(stream, self.feed_forward)
         return output
 

@@ -1,0 +1,91 @@
+"""What was computed from weights alone is kept while nothing that it hangs on changes.
+
+    kept(state) = kept(state before)  if both are equal, computed again otherwise
+
+The state is the modules' stamp and the ways in which torch computes. Nothing is kept where the
+same modules may give something else next time (hooks, modules that are not plain, a random one),
+nor where torch records what is computed: gradients, compiled and captured graphs, transforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.modules import module as of_torch
+
+from crossattention.nn.learned import LearnedQueries
+from crossattention.nn.raw import is_watched
+from crossattention.nn.stamp import stamp_of
+
+T = TypeVar("T")
+PLAIN = (nn.Linear, nn.Identity, nn.LayerNorm, nn.RMSNorm, LearnedQueries)
+
+
+class Kept(Generic[T]):
+    """Keep one value; copies and pickles of it begin empty.
+
+    >>> kept, layer = Kept[Tensor](), nn.Linear(2, 2)
+    >>> with torch.no_grad():
+    ...     first = kept.of([layer], lambda: layer.weight * 2)
+    ...     again = kept.of([layer], lambda: layer.weight * 2)
+    >>> again is first
+    True
+    """
+
+    def __init__(self) -> None:
+        self._entry: tuple[Hashable, T] | None = None
+
+    def __reduce__(self) -> tuple[type[Kept[T]], tuple[()]]:
+        return Kept, ()
+
+    def of(self, modules: list[nn.Module], make: Callable[[], T]) -> T:
+        """Give what `make` computes from these modules, computed once if it can be kept."""
+        if torch.compiler.is_compiling():
+            return make()
+        state, entry = _state(modules), self._entry
+        if state is not None and entry is not None and entry[0] == state:
+            return entry[1]
+        made = make()
+        self._entry = None if state is None else (state, made)
+        return made
+
+
+def _state(modules: list[nn.Module]) -> Hashable | None:
+    """All that a value hangs on, or None where none may be kept."""
+    device = next((each.device for module in modules for each in module.parameters()), None)
+    if device is None or _is_recorded(device) or not all(_is_plain(each) for each in modules):
+        return None
+    stream = autocast = None
+    if device.type == "cuda":  # what one stream computes another may read too early
+        stream = torch.cuda.current_stream(device).cuda_stream
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        autocast = torch.get_autocast_dtype(device.type)
+    return stamp_of(*modules), autocast, torch.is_inference_mode_enabled(), stream
+
+
+def _is_recorded(device: torch.device) -> bool:
+    """Whether torch records what is computed: a kept number would be a constant in its record."""
+    return (
+        torch.is_grad_enabled()
+        or forward_ad._current_level >= 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
+    )
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a module's call depends on its parameters and nothing else that may change unseen."""
+    held = [each for each in module._parameters.values() if each is not None]
+    return (
+        type(module) in PLAIN
+        and not is_watched(module)
+        and not of_torch._has_any_global_hook()
+        and all(type(each) in (nn.Parameter, Tensor) for each in held)
+        # One that is not a registered parameter has no place in the stamp.
+        and vars(module).keys().isdisjoint(("weight", "bias"))
+    )

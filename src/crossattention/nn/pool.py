@@ -1,0 +1,162 @@
+"""Attention pooling: one or a few learned queries read any number of rows.
+
+    pooled[b, n] = W_o · attend(W_q p[n], W_k x[b], W_v x[b])
+
+The queries p are the same for every input, so they are projected once for a whole batch; and where
+gradients are off, p folded through both projections, W_kᵀ W_q p, is kept until a weight changes.
+Papers: Lee et al. 2019, "Set Transformer" (pooling by multi-head attention); Zhai et al. 2022,
+"Scaling Vision Transformers" (the head of image encoders).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from crossattention.errors import ContractError, complaint, describe
+from crossattention.memory import Memory
+from crossattention.nn import raw
+from crossattention.nn.cross_attention import CrossAttention
+from crossattention.nn.kept import Kept
+from crossattention.nn.learned import LearnedQueries
+from crossattention.nn.project import finish
+
+
+class AttentionPool(nn.Module):
+    """Read rows of any number with n learned queries: [b, s, c_m] -> [b, n, c].
+
+    Args:
+        width: c, of the queries and of the output.
+        heads: h.
+        queries: n.
+        memory_width: c_m, of the rows; None: `width`.
+        bias: whether the four projections have one.
+        dropout: probability that a weight is dropped in training.
+
+    Submodules: `queries` (`LearnedQueries`) and `attention` (`CrossAttention`); whatever may be
+    replaced or set in these may be replaced or set here. Attribute `form`: "auto" takes what is
+    cheaper for rows that are read once, by n queries; "raw" and "projected" are always taken.
+
+    What is kept between calls is no part of `state_dict`, copies or pickles. Writes through
+    `.data` leave no trace in torch and are not seen.
+
+    Differs from `torch.nn.MultiheadAttention` with a repeated query: queries are projected once
+    and not b times, rows are not projected where that costs more, and an empty input gives 0.
+    Differs from the Set Transformer's block: the reading alone, without residual, norms and
+    feed-forward.
+
+    >>> import torch
+    >>> pool = AttentionPool(width=8, heads=2, queries=3, memory_width=6)
+    >>> pool(torch.randn(2, 5, 6), lengths=[5, 0]).shape
+    torch.Size([2, 3, 8])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        queries: int = 1,
+        memory_width: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.queries: nn.Module = LearnedQueries(queries, width)
+        self.attention = CrossAttention(
+            width, heads, memory_width=memory_width, bias=bias, dropout=dropout
+        )
+        self.form = "auto"
+        self._asked = Kept[Tensor]()
+        self._folded = Kept[raw.Folding]()
+
+    def forward(
+        self,
+        rows: Tensor | Memory,
+        lengths: Tensor | Sequence[int] | None = None,
+        *,
+        visible: Tensor | None = None,
+    ) -> Tensor:
+        """Pool.
+
+        Args:
+            rows: `[b, s, c_m]`, or a Memory; one that `attention` has remembered is read in the
+                form that it has.
+            lengths: integers `[b]`, the real rows of each sequence; the rest may hold anything.
+            visible: bool, each axis of `[b, h, n, s]` full or 1, or `[n, s]`; True = may be read.
+        Returns:
+            `[b, n, c]`; exactly 0 where nothing may be read.
+        Raises:
+            ContractError: shapes, lengths beside a Memory, a stale Memory.
+
+        >>> import torch
+        >>> pool = AttentionPool(8, 2)
+        >>> pool(torch.full((1, 2, 8), torch.nan), lengths=[0]).unique()
+        tensor([0.], grad_fn=<Unique2Backward0>)
+        """
+        memory, attention = self._remembered(rows, lengths), self.attention
+        if type(attention) is not CrossAttention or raw.is_watched(attention):
+            # What its call does besides is unknown here, so it is called.
+            output: Tensor = attention(self.queries(memory.sequences), memory, visible=visible)
+            return output
+        asked = self._ask(memory.sequences)
+        found = attention.read(asked, memory, visible=visible, fold=self._fold)
+        merged = found.value.transpose(1, 2).flatten(2)  # [b, h, n, e] -> [b, n, h·e]
+        return finish(merged, attention.output_projection, found.reads)
+
+    def weights(
+        self,
+        rows: Tensor | Memory,
+        lengths: Tensor | Sequence[int] | None = None,
+        *,
+        visible: Tensor | None = None,
+        heads: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Show what each query reads: the weights [b, h, n, s] before dropout.
+
+        Arguments as in `forward`; `heads` keeps some heads only. Rows sum to 1, or to 0 where
+        nothing may be read.
+
+        >>> import torch
+        >>> AttentionPool(8, 2).weights(torch.randn(1, 5, 8)).shape
+        torch.Size([1, 2, 1, 5])
+        """
+        memory = self._remembered(rows, lengths)
+        asked = self._ask(memory.sequences)
+        return self.attention.weights_of(asked, memory, visible=visible, heads=heads)
+
+    def _remembered(self, rows: Tensor | Memory, lengths: Tensor | Sequence[int] | None) -> Memory:
+        memory = Memory.of(rows, lengths)
+        if self.attention.number in memory.contents:
+            return memory
+        count = self.queries(1).shape[1]
+        return self.attention.remember(memory, queries=count, form=self.form)
+
+    def _ask(self, sequences: int) -> Tensor:
+        """Project the queries, once for all sequences: [n, c] -> [b, h, n, d]."""
+
+        def ask() -> Tensor:
+            rows = self.queries(1)
+            asked = self.attention.ask(rows)  # [1, n, c] -> [1, h, n, d]
+            if asked.shape[0] != 1:
+                want, do = "a module that gives rows [1, n, c] for a batch of 1", "replace it"
+                raise ContractError(complaint("queries", want, describe(rows), do))
+            return asked
+
+        return self._asked.of(self._asking(), ask).expand(sequences, -1, -1, -1)
+
+    def _fold(self, asked: Tensor, key: nn.Linear, memory_heads: int) -> raw.Folding:
+        """Fold the query of one sequence for all of them, as `raw.fold_query` would each."""
+        b, one = asked.shape[0], asked[:1]
+        if b == 0:
+            return raw.fold_query(asked, key, memory_heads)
+        folded, offset = self._folded.of(
+            [*self._asking(), key, self.attention.key_norm],
+            lambda: raw.fold_query(one, key, memory_heads),
+        )
+        shared = folded.expand(b, -1, -1, -1)  # [1, h, n, c] -> [b, h, n, c]
+        return shared, None if offset is None else offset.expand(b, -1, -1, -1)
+
+    def _asking(self) -> list[nn.Module]:
+        return [self.queries, self.attention.query_projection, self.attention.query_norm]

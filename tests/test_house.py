@@ -20,19 +20,26 @@ from house.source import PACKAGE, read
 README = Path(__file__).parents[1] / "README.md"
 PAGES = [README, *sorted((README.parent / "docs").rglob("*.md"))]
 ROOT_NAMES = [
+    "AttentionPool",
     "ContractError",
     "CrossAttention",
+    "GatedCrossAttention",
     "Memory",
+    "MultiCrossAttention",
     "NoKernelError",
     "Owner",
+    "Perceiver",
+    "Resampler",
     "SelfAttention",
     "attend",
     "attend_with_lse",
     "attention_weights",
     "explain",
     "from_attention_mask",
+    "from_media",
     "from_padding_mask",
     "from_torch",
+    "from_window",
     "merge",
 ]
 MODULES = [

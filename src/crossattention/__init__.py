@@ -5,25 +5,39 @@ from crossattention.attention.explain import explain
 from crossattention.attention.merge import merge
 from crossattention.errors import ContractError, NoKernelError
 from crossattention.mask import from_attention_mask, from_padding_mask
+from crossattention.media import from_media
 from crossattention.memory import Memory
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.from_torch import from_torch
+from crossattention.nn.gated import GatedCrossAttention
+from crossattention.nn.multi import MultiCrossAttention
+from crossattention.nn.perceiver import Perceiver
+from crossattention.nn.pool import AttentionPool
+from crossattention.nn.resampler import Resampler
 from crossattention.nn.self_attention import SelfAttention
 from crossattention.owner import Owner
+from crossattention.window import from_window
 
 __all__ = [
+    "AttentionPool",
     "ContractError",
     "CrossAttention",
+    "GatedCrossAttention",
     "Memory",
+    "MultiCrossAttention",
     "NoKernelError",
     "Owner",
+    "Perceiver",
+    "Resampler",
     "SelfAttention",
     "attend",
     "attend_with_lse",
     "attention_weights",
     "explain",
     "from_attention_mask",
+    "from_media",
     "from_padding_mask",
     "from_torch",
+    "from_window",
     "merge",
 ]

@@ -21,7 +21,9 @@ from crossattention.nn import (
     GatedCrossAttention,
     MultiCrossAttention,
     NullRow,
+    Perceiver,
     PoolingHead,
+    QueryFormer,
     Resampler,
     Sink,
 )
@@ -29,6 +31,7 @@ from crossattention.nn import (
 M, T, S, WIDTH, HEADS, ROW = 3, 5, 7, 12, 2, 12
 LENGTHS = ([7, 2, 5], [1, 7, 3], [4, 0, 7])
 FORMS = ("projected", "raw")
+SUMMARIES = (Resampler, QueryFormer, Perceiver)
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,14 @@ class Subject:
             return module.pool.attention.remember(rows, lengths, form=form)
         if isinstance(module, AttentionPool):
             return module.attention.remember(rows, lengths, form=form)
-        if isinstance(module, Resampler):
+        if isinstance(module, SUMMARIES):
             module.form = form
             return module.remember(rows, lengths)
         return module.remember(rows, lengths, form=form)
 
     def read(self, module: Any, query: Tensor, memory: Any) -> Tensor:
         """Read what was remembered."""
-        learned = isinstance(module, AttentionPool | PoolingHead | Resampler)
+        learned = isinstance(module, (AttentionPool, PoolingHead, *SUMMARIES))
         output: Tensor = module(memory) if learned else module(query, memory)
         return output
 
@@ -123,6 +126,14 @@ SUBJECTS = (
     Subject("Resampler-shared", lambda: Resampler(WIDTH, HEADS, queries=3, shared=True), None),
     Subject(
         "Resampler-joint", lambda: Resampler(WIDTH, HEADS, queries=3, reads_queries=True), None
+    ),
+    Subject(
+        "QueryFormer", lambda: QueryFormer(WIDTH, HEADS, queries=3, memory_width=ROW, depth=3), None
+    ),
+    Subject(
+        "Perceiver",
+        lambda: Perceiver(WIDTH, HEADS, memory_width=ROW, queries=3, reads=3, latent_layers=1),
+        None,
     ),
 )
 PAIRS = [(subject, form) for subject in SUBJECTS for form in subject.forms]

@@ -174,4 +174,6 @@ MUTANTS = [Mutant(*row) for row in (
      "or self.written[0] != self.length", "or False"),
     ("replaced rows answered", "09_reuse::test_replaced", "edition.py",
      "if first < self.rows:", "if first < 0:"),
+    ("lengths lost as rows are normed", "05_padding::test_modules", "nn/normed.py",
+     "Memory.of(norm(cleared), memory.lengths)", "Memory.of(norm(cleared))"),
 )]  # fmt: skip

@@ -58,6 +58,16 @@ def test_shared_equals_equal_blocks(reads_queries: bool) -> None:
     assert [len(x.remember(rows).contents) for x in (shared, own)] == [1, 3]
 
 
+@pytest.mark.parametrize(("depth", "form"), [(3, "raw"), (15, "projected")])
+def test_the_form_follows_how_often_a_block_reads(depth: int, form: str) -> None:
+    """Raw while fewer than 20 query rows read with these sizes; a shared block's add up."""
+    rows = summaries.rows_of(WIDTH).float().repeat(1, 100, 1)
+    for shared, wanted in ((True, form), (False, "raw")):
+        resampler = Resampler(12, 3, queries=2, memory_width=WIDTH, depth=depth, shared=shared)
+        kept = {x.key is not None for x in resampler.remember(rows).contents.values()}
+        assert kept == {wanted == "projected"}
+
+
 def test_rows_are_kept_once_for_all_blocks_or_given_up() -> None:
     resampler, rows = make(False, False), summaries.rows_of(WIDTH)
     resampler.form = "raw"

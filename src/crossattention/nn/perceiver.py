@@ -103,8 +103,9 @@ class Perceiver(nn.Module):
         True
         """
         memory = normed(rows, lengths, self.memory_norm, self.memory_width)
-        asked = self._count * -(-self.reads // len(self.reading))
-        for block in self._reading():
+        order = [min(index, len(self.reading) - 1) for index in range(self.reads)]
+        for index, block in enumerate(self._reading()):
+            asked = self._count * order.count(index)
             memory = block.remember(memory, queries=asked, form=self.form)
         return remembered(memory, rows)
 

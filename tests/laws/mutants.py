@@ -162,7 +162,7 @@ MUTANTS = [Mutant(*row) for row in (
      "turned(self.rotary, self.query_norm(projected), positions, \"the query\")",
      "self.query_norm(projected)"),
     ("parts added instead of merged", "07_merge::test_a_joint", "nn/multi.py",
-     "join(found, self.amounts) if joint else add(found, factors)", "add(found, factors)"),
+     "parts.join(found, self.amounts) if joint else parts.add(", "parts.add("),
     ("a folded query kept too long", "09_reuse::test_what_modules_keep", "nn/kept.py",
      "entry[0] == state", "entry[0] is not None"),
     ("appended keys projected from the first row", "09_reuse::test_a_memory_in", "nn/reader.py",

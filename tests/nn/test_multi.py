@@ -163,6 +163,20 @@ def test_masks_belong_to_their_memories() -> None:
     torch.testing.assert_close(masked, layer(query, memories, bias=bias))
 
 
+def test_heads_of_any_width_and_number() -> None:
+    torch.manual_seed(0)
+    layer = MultiCrossAttention(12, 4, WIDTHS, key_width=5, memory_heads=2).double().eval()
+    query, memories = torch.randn(3, 5, 12).double(), rows()
+    asked = layer.query_projection(query).unflatten(-1, (4, 5)).transpose(1, 2)
+    parts = []
+    for reader, memory in zip(layer.readers, memories, strict=True):
+        split = reader.key_projection(memory), reader.value_projection(memory)
+        parts.append([x.unflatten(-1, (2, 5)).transpose(1, 2) for x in split])
+    value = xa.attend(asked, *(torch.cat(part, 2) for part in zip(*parts, strict=True)))
+    wanted = layer.output_projection(value.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer(query, memories), wanted)
+
+
 def test_bad_input_is_refused() -> None:
     layer, memories, query = made("joint"), rows(), torch.randn(3, 5, 8).double()
     with pytest.raises(xa.ContractError, match="`combine` must be one of 'sum', 'gate', 'joint'"):

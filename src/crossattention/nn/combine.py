@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from crossattention.argument import check_number
 from crossattention.attention.merge import merge
+from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Reading
 from crossattention.nn.pose import HeadsRead
+from crossattention.nn.reader import Reader
 
 Factor = float | Tensor
 
@@ -88,3 +92,43 @@ def who_read(found: Sequence[HeadsRead], factors: Sequence[Factor]) -> Tensor | 
                 return None
             whole = whole | each.reads
     return whole
+
+
+def check_amounts(amounts: Sequence[float], count: int) -> list[float]:
+    """Check how much each of `count` memories counts.
+
+    >>> check_amounts([1, 0.5], 2)
+    [1.0, 0.5]
+    """
+    want, do = "numbers of at least 0", "how much each memory counts; 0 leaves it out"
+    given = one_each("amounts", amounts, count)
+    return [check_number("amounts", each, want, do, low=0) for each in given]
+
+
+def one_each(name: str, given: Sequence[Any] | None, count: int) -> Sequence[Any]:
+    """Check that there is one for each of `count` memories; None stands for as many Nones.
+
+    >>> one_each("visible", None, 2)
+    [None, None]
+    """
+    if given is None:
+        return [None] * count
+    if not isinstance(given, Sequence) or len(given) != count:
+        do = "give one for each memory, in the order of memory_widths"
+        raise ContractError(complaint(name, f"a list of {count}", describe(given), do))
+    return given
+
+
+def reader_of(readers: nn.ModuleList, index: int) -> Reader:
+    """Give the reader of one memory.
+
+    >>> reader_of(nn.ModuleList([nn.Identity()]), 0)
+    Traceback (most recent call last):
+    crossattention.errors.ContractError: `readers` must be made of Readers, got a Identity; \
+replace its projections or norms instead.
+    """
+    reader = readers[index]
+    if not isinstance(reader, Reader):
+        do = "replace its projections or norms instead"
+        raise ContractError(complaint("readers", "made of Readers", describe(reader), do))
+    return reader

@@ -10,15 +10,14 @@ Papers: Ye et al. 2023, "IP-Adapter" (sum); Zhang et al. 2023, "LLaMA-Adapter" (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from crossattention.argument import check_number
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
-from crossattention.nn.combine import Factor, add, join, shares, weighed, who_read
+from crossattention.nn import combine as parts
 from crossattention.nn.initialise import initialise
 from crossattention.nn.pose import HeadsRead
 from crossattention.nn.project import check_stream, finish, heads_of
@@ -37,6 +36,8 @@ class MultiCrossAttention(nn.Module):
         memory_widths: the width of each memory's rows, k of them.
         combine: "sum", "gate" or "joint", as in the equations of this module. With "gate" the
             first memory is always read, and the others through a gate for each head.
+        key_width: d, the width of one head's queries, keys and values; None: width // heads.
+        memory_heads: g, key and value heads, which h is a multiple of; None: h.
         bias: whether projections have one.
         dropout: probability that a weight is dropped in training.
 
@@ -60,6 +61,8 @@ class MultiCrossAttention(nn.Module):
         memory_widths: Sequence[int],
         *,
         combine: str = "joint",
+        key_width: int | None = None,
+        memory_heads: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
@@ -71,13 +74,15 @@ class MultiCrossAttention(nn.Module):
         if not isinstance(memory_widths, Sequence) or not memory_widths:
             want, do = "one width or more", "pass the width of each memory's rows"
             raise ContractError(complaint("memory_widths", want, describe(memory_widths), do))
-        self.sizes = Sizes.of(width, heads, None, (None, None), None)
+        self.sizes = Sizes.of(width, heads, None, (key_width, None), memory_heads)
         self.combine = combine
-        each = (Sizes.of(width, heads, wide, (None, None), None) for wide in memory_widths)
+        each = (
+            Sizes.of(width, heads, wide, (key_width, None), memory_heads) for wide in memory_widths
+        )
         self.readers = nn.ModuleList(Reader(sizes, bias, dropout) for sizes in each)
-        self.query_projection: nn.Module = nn.Linear(width, width, bias)
+        self.query_projection: nn.Module = nn.Linear(width, heads * self.sizes.key_width, bias)
         self.query_norm: nn.Module = nn.Identity()
-        self.output_projection: nn.Module = nn.Linear(width, width, bias)
+        self.output_projection: nn.Module = nn.Linear(heads * self.sizes.key_width, width, bias)
         self.amounts: list[float] = [1.0] * len(memory_widths)
         self.gates = None
         if combine == "gate":
@@ -103,10 +108,11 @@ class MultiCrossAttention(nn.Module):
         >>> [x.size for x in layer.remember([torch.ones(1, 4, 6), torch.ones(1, 7, 5)])]
         [(1, 4), (1, 7)]
         """
-        given = zip(self._each("rows", rows), self._each("lengths", lengths), strict=True)
+        each = partial(parts.one_each, count=len(self.readers))
+        given = zip(each("rows", rows), each("lengths", lengths), strict=True)
         return tuple(
-            self._reader(i).remember(each, count, queries=queries, form=form)
-            for i, (each, count) in enumerate(given)
+            parts.reader_of(self.readers, i).remember(memory, count, queries=queries, form=form)
+            for i, (memory, count) in enumerate(given)
         )
 
     def forward(
@@ -128,9 +134,9 @@ class MultiCrossAttention(nn.Module):
         """
         factors, joint = self._factors(), self.combine == "joint"
         found = self._read(query, memories, visible, bias, wants_lse=joint)
-        value = join(found, self.amounts) if joint else add(found, factors)
+        value = parts.join(found, self.amounts) if joint else parts.add(found, factors)
         merged = value.transpose(1, 2).flatten(2)  # [b, h, t, e] -> [b, t, h·e]
-        return finish(merged, self.output_projection, who_read(found, factors))
+        return finish(merged, self.output_projection, parts.who_read(found, factors))
 
     def shares(
         self,
@@ -145,8 +151,10 @@ class MultiCrossAttention(nn.Module):
         With "sum" and "gate" each has a softmax of its own: what it had in a common one.
         """
         found = self._read(query, memories, visible, bias, wants_lse=True)
-        amounts = self._amounts() if self.combine == "joint" else [1.0] * len(found)
-        return shares(weighed(found, amounts))
+        amounts = parts.check_amounts(self.amounts, len(found))
+        if self.combine != "joint":
+            amounts = [1.0] * len(found)
+        return parts.shares(parts.weighed(found, amounts))
 
     def _read(
         self,
@@ -159,42 +167,23 @@ class MultiCrossAttention(nn.Module):
         check_stream("query", query, self.sizes.width, self.query_projection)
         h, d = self.sizes.heads, self.sizes.key_width
         asked = self.query_norm(heads_of("query_projection", self.query_projection(query), h, d))
-        masks = self._each("visible", visible), self._each("bias", bias)
+        each = partial(parts.one_each, count=len(self.readers))
+        posed = zip(
+            each("memories", memories), each("visible", visible), each("bias", bias), strict=True
+        )
         found = []
-        for i, memory in enumerate(self._each("memories", memories)):
-            reader = self._reader(i)
+        for i, (memory, shown, added) in enumerate(posed):
+            reader = parts.reader_of(self.readers, i)
             if not isinstance(memory, Memory):
                 memory = reader.remember(memory, queries=query.shape[1])
-            posed = {"visible": masks[0][i], "bias": masks[1][i]}
-            found.append(reader.read(asked, memory, **posed, wants_lse=wants_lse))
+            read = reader.read(asked, memory, visible=shown, bias=added, wants_lse=wants_lse)
+            found.append(read)
         return found
 
-    def _reader(self, index: int) -> Reader:
-        reader = self.readers[index]
-        if not isinstance(reader, Reader):
-            do = "replace its projections or norms instead"
-            raise ContractError(complaint("readers", "made of Readers", describe(reader), do))
-        return reader
-
-    def _factors(self) -> list[Factor]:
+    def _factors(self) -> list[parts.Factor]:
         """How much what was read from each memory counts: numbers, or [h, 1, 1] behind gates."""
-        amounts = self._amounts()
+        amounts = parts.check_amounts(self.amounts, len(self.readers))
         if self.gates is None:
             return [*amounts]
         opened = torch.tanh(self.gates)[..., None, None]  # [k - 1, h] -> [k - 1, h, 1, 1]
         return [amounts[0], *(x * y for x, y in zip(opened, amounts[1:], strict=True))]
-
-    def _amounts(self) -> list[float]:
-        want, do = "numbers of at least 0", "how much each memory counts; 0 leaves it out"
-        given = self._each("amounts", self.amounts)
-        return [check_number("amounts", each, want, do, low=0) for each in given]
-
-    def _each(self, name: str, given: Sequence[Any] | None) -> Sequence[Any]:
-        """Check that there is one for each memory; None stands for as many Nones."""
-        count = len(self.readers)
-        if given is None:
-            return [None] * count
-        if not isinstance(given, Sequence) or len(given) != count:
-            do = "give one for each memory, in the order of memory_widths"
-            raise ContractError(complaint(name, f"a list of {count}", describe(given), do))
-        return given

@@ -17,7 +17,6 @@ from crossattention.nn.joint_block import JointBlock
 from crossattention.nn.multi import MultiCrossAttention
 from crossattention.nn.reader import Reader
 from crossattention.nn.resampler import Resampler
-from crossattention.nn.sizes import Sizes
 from crossattention.nn.swiglu import SwiGLU
 
 
@@ -50,8 +49,7 @@ def flamingo_resampler(
     hidden = 4 * width if feed_forward is None else feed_forward
     resampler = _joint(width, queries, depth, hidden)
     for block in _blocks(resampler):
-        sizes = Sizes.of(width, heads, None, (key_width, None), None)
-        block.cross_attention = _attention(sizes, row_bias=True)
+        block.cross_attention = _attention(width, heads, key_width, None, row_bias=True)
         feed = cast(FeedForward, block.feed_forward)
         feed.expand = nn.Linear(width, hidden, bias=False)
         feed.contract = nn.Linear(hidden, width, bias=False)
@@ -92,8 +90,7 @@ def idefics2_resampler(
     resampler.memory_norm = nn.RMSNorm(width, eps=1e-6, elementwise_affine=False)
     resampler.output_norm = nn.RMSNorm(width, eps=1e-6)
     for block in _blocks(resampler):
-        sizes = Sizes.of(width, heads, None, (key_width, None), memory_heads)
-        block.cross_attention = _attention(sizes, row_bias=False)
+        block.cross_attention = _attention(width, heads, key_width, memory_heads, row_bias=False)
         block.around_cross.norm = nn.RMSNorm(width, eps=1e-6)
         block.around_feed.norm = nn.RMSNorm(width, eps=1e-6)
         feed = cast(FeedForward, block.feed_forward)
@@ -114,12 +111,14 @@ def _blocks(resampler: Resampler) -> list[JointBlock]:
     return cast(list[JointBlock], list(resampler.blocks))
 
 
-def _attention(sizes: Sizes, row_bias: bool) -> MultiCrossAttention:
-    """Read rows and queries, with heads of any width and of any number for keys and values."""
-    layer = MultiCrossAttention(sizes.width, 1, (sizes.width, sizes.width), bias=False)
-    layer.sizes = sizes
-    layer.readers = nn.ModuleList([Reader(sizes, row_bias, 0.0), Reader(sizes, False, 0.0)])
-    layer.query_projection = nn.Linear(sizes.width, sizes.heads * sizes.key_width, bias=False)
-    layer.output_projection = nn.Linear(sizes.heads * sizes.value_width, sizes.width, bias=False)
-    initialise(layer)
+def _attention(
+    width: int, heads: int, key_width: int, memory_heads: int | None, row_bias: bool
+) -> MultiCrossAttention:
+    """Read rows and queries; only the rows' projections may have a bias."""
+    layer = MultiCrossAttention(
+        width, heads, (width, width), key_width=key_width, memory_heads=memory_heads, bias=False
+    )
+    if row_bias:
+        layer.readers[0] = Reader(layer.sizes, True, 0.0)
+        initialise(layer.readers[0])
     return layer

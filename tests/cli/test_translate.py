@@ -14,7 +14,8 @@ LINES = ["The black cat", "", "a red car"]
 
 @pytest.fixture(scope="module")
 def expected() -> list[str]:
-    return [each.text for each in tiny_translator().translate(LINES, beams=2)]
+    found = tiny_translator().translate(LINES, beams=2)
+    return [" ".join(each.text.splitlines()) for each in found]  # random bytes may break lines
 
 
 def test_arguments_are_lines(run: Callable, model: Path, expected: list[str]) -> None:

@@ -82,8 +82,9 @@ def draw(
 ) -> None:
     picture = Figure((11, 4), layout="constrained")
     curve, bars, canvas = picture.subplots(1, 3)
-    curve.plot(torch.tensor(losses).unfold(0, 20, 20).mean(1))
-    curve.set(title="Only the bridge learns", xlabel="20 steps", ylabel="loss a word", ylim=0)
+    smooth = torch.tensor(losses).unfold(0, 20, 20).mean(1)
+    curve.plot(torch.arange(len(smooth)) * 20, smooth)
+    curve.set(title="Only the bridge learns", xlabel="step", ylabel="loss a word", ylim=(0, None))
     kinds = [kind.replace("_", "\n") for kind in captions]
     shown = bars.bar(kinds, [figures[f"words_right_{kind}"] for kind in captions], color="C3")
     bars.bar_label(shown, fmt="%.3f")

@@ -53,7 +53,7 @@ def main(words: list[str] | None = None) -> None:
         losses.append(found.item())
         return found
 
-    fit("bridge", bridge, 200 * scale, loss)
+    fit("bridge", bridge, 100 * scale, loss)
     changed = sum(not torch.equal(one, other) for one, other in zip(both, frozen, strict=True))
     assert not changed and all(weight.grad is None for weight in both)
     drawn = canvases(1000, "held out", Generator().manual_seed(0))

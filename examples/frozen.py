@@ -71,7 +71,7 @@ def trained(scale: int) -> tuple[Language, Encoder]:
         return loss_of(repeated, drawn) + loss_of(language(said), drawn)
 
     fit("encoder", encoder, 60 * scale, encoder_loss)
-    fit("language", language, 80 * scale, language_loss)
+    fit("language", language, 40 * scale, language_loss)
     return language, encoder
 
 

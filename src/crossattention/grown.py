@@ -92,10 +92,10 @@ class Grown:
             return self
         return Grown.of(self.storage.narrow(self.axis, 0, length), self.axis)
 
-    def taken(self, index: Tensor) -> Grown:
+    def selected(self, index: Tensor) -> Grown:
         """Take some places of the first axis, with the room behind their rows.
 
-        >>> Grown(torch.zeros(2, 8), axis=1, length=3).taken(torch.tensor([1])).storage.shape
+        >>> Grown(torch.zeros(2, 8), axis=1, length=3).selected(torch.tensor([1])).storage.shape
         torch.Size([1, 8])
         """
         return Grown(self.storage[index], self.axis, self.length, [self.length])

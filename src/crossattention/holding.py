@@ -147,6 +147,16 @@ class Holding:
         return Holding(extent, Edition.of(extent.size[1]), source, contents)
 
     @property
+    def projected(self) -> bool:
+        """Whether every layer that has written keeps keys and values, and needs no rows.
+
+        >>> import torch
+        >>> Holding.of(torch.ones(2, 3, 4), None, None).written(7, Content(())).projected
+        False
+        """
+        return all(content.keys is not None for content in self.contents.values())
+
+    @property
     def nbytes(self) -> int:
         """Bytes held, counted over distinct storage.
 

@@ -140,7 +140,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("garbage beyond lengths multiplied by zero", "04_hidden_rows::test_beyond", "extent.py",
      "rows.masked_fill(~self.readable[..., None], 0)", "rows * self.readable[..., None]"),
     ("the past left behind by its lane", "09_reuse::test_the_past", "nn/cache.py",
-     "Cache(self.keys.taken(kept), self.values.taken(kept))", "self"),
+     "Cache(self.keys.selected(kept), self.values.selected(kept))", "self"),
     ("a step at position 0", "09_reuse::test_step_by_step", "seq2seq/embedding.py",
      "self.positions[start:end]", "self.positions[: tokens.shape[1]]"),
     ("length penalty ignored", "12_search::test_wide", "seq2seq/trail.py",

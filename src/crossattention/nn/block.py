@@ -38,11 +38,8 @@ class Residual(nn.Module):
             raise ContractError(complaint("norm", '"pre" or "post"', describe(norm), do))
         self.before = norm == "pre"
         self.norm: nn.Module = nn.LayerNorm(width)
-        do = "it is the probability that a number is dropped"
         self.width = width
-        self.dropout = nn.Dropout(
-            check_number("dropout", dropout, "from 0 to 1", do, low=0, high=1)
-        )
+        self.dropout = dropping(dropout)
 
     def forward(self, stream: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         """Compute x + part(norm(x)), or norm(x + part(x))."""
@@ -52,6 +49,16 @@ class Residual(nn.Module):
             return stream + added
         normed: Tensor = self.norm(stream + self.dropout(part(stream)))
         return normed
+
+
+def dropping(dropout: float) -> nn.Dropout:
+    """Drop numbers with a probability that is checked.
+
+    >>> dropping(0.5)
+    Dropout(p=0.5, inplace=False)
+    """
+    do = "it is the probability that a number is dropped"
+    return nn.Dropout(check_number("dropout", dropout, "from 0 to 1", do, low=0, high=1))
 
 
 class EncoderBlock(nn.Module):

@@ -73,4 +73,4 @@ class Cache:
         kept = check_integers("index", index, "integers [b']", do)
         sequences = self.keys.storage.shape[0]
         check_range("index", kept, sequences, f"between 0 and {sequences - 1}", do)
-        return Cache(self.keys.taken(kept), self.values.taken(kept))
+        return Cache(self.keys.selected(kept), self.values.selected(kept))

@@ -15,13 +15,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from crossattention.argument import check_number, check_size
+from crossattention.argument import check_size
 from crossattention.attention.door import build_mask
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
+from crossattention.nn.block import dropping
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.feed_forward import FeedForward
 from crossattention.nn.interleaved import visible_media
+from crossattention.nn.pose import check_sequences
 from crossattention.nn.project import check_kind, check_stream
 
 
@@ -81,10 +83,7 @@ class GatedCrossAttention(nn.Module):
         self.norm_feed: nn.Module = nn.LayerNorm(width)
         self.gate_attention = nn.Parameter(torch.zeros(1 if gates == "scalar" else width))
         self.gate_feed = nn.Parameter(torch.zeros_like(self.gate_attention))
-        do = "it is the probability that a number is dropped"
-        self.dropout = nn.Dropout(
-            check_number("dropout", dropout, "from 0 to 1", do, low=0, high=1)
-        )
+        self.dropout = dropping(dropout)
 
     def remember(
         self,
@@ -164,12 +163,7 @@ class GatedCrossAttention(nn.Module):
             check_kind("stream", stream, self.cross_attention.query_projection)
         if not isinstance(memory, Memory):
             memory = self.remember(memory, queries=stream.shape[1])
-        if len(stream) != memory.sequences:
-            want = (
-                f"[b, t, c] with b = {memory.sequences}, the query sequences that read the memory"
-            )
-            do = "see memory.shared_by(n) and memory.select(index)"
-            raise ContractError(complaint("stream", want, f"shape {list(stream.shape)}", do))
+        check_sequences("stream", len(stream), memory, f"shape {list(stream.shape)}")
         return memory, visible_media(stream, memory, count, media, self.reads)
 
     def _who_reads(self, stream: Tensor, memory: Memory, visible: Tensor | None) -> Tensor | None:

@@ -9,7 +9,7 @@ once for all layers, and layers may even read it raw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
@@ -58,5 +58,20 @@ def remembered(memory: Memory, given: Tensor | Memory) -> Memory:
     >>> remembered(Memory.of(rows), rows).rows is None
     True
     """
-    kept = all(content.key is not None for content in memory.contents.values())
-    return memory.without_rows() if kept and not isinstance(given, Memory) else memory
+    given_up = memory.holding.projected and not isinstance(given, Memory)
+    return memory.without_rows() if given_up else memory
+
+
+def memory_of(
+    rows: Tensor | Memory,
+    lengths: Tensor | Sequence[int] | None,
+    remember: Callable[[Tensor, Tensor | Sequence[int] | None], Memory],
+) -> Memory:
+    """Take a memory as it is, which has lengths of its own, and remember rows.
+
+    >>> import torch
+    >>> memory = Memory.of(torch.ones(1, 2, 3))
+    >>> memory_of(memory, None, Memory.of) is memory
+    True
+    """
+    return Memory.of(rows, lengths) if isinstance(rows, Memory) else remember(rows, lengths)

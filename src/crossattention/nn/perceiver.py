@@ -22,7 +22,7 @@ from crossattention.memory import Memory
 from crossattention.nn.block import EncoderBlock
 from crossattention.nn.cross_block import CrossBlock
 from crossattention.nn.learned import LearnedQueries
-from crossattention.nn.normed import normed, remembered
+from crossattention.nn.normed import memory_of, normed, remembered
 
 
 class Perceiver(nn.Module):
@@ -120,8 +120,7 @@ class Perceiver(nn.Module):
         Returns:
             `[b, n, c]`; of an empty input, what the latents make of themselves.
         """
-        known = isinstance(rows, Memory)
-        memory = Memory.of(rows, lengths) if known else self.remember(rows, lengths)
+        memory = memory_of(rows, lengths, self.remember)
         stream: Tensor = self.queries(memory.sequences)  # [n, c] -> [b, n, c]
         reading, latent = self._reading(), self._latent()
         for index in range(self.reads):

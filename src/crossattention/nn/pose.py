@@ -62,10 +62,7 @@ def pose(
     (1, 1, 2, 1, 3, 5, 4, 4)
     """
     b, h, t, d = query.shape
-    if b != memory.sequences:
-        want = f"[b, t, c] with b = {memory.sequences}, the query sequences that read the memory"
-        do = "see memory.shared_by(n) and memory.select(index)"
-        raise ContractError(complaint("query", want, f"b = {b}", do))
+    check_sequences("query", b, memory, f"b = {b}")
     extent = memory.holding.extent
     mask, readable = build_mask(
         (b, h, t, extent.size[1]), query.device, extent.readable, memory.owner,
@@ -117,6 +114,17 @@ def answer(
     # so that its gradient is the exact zero of the projected form and not a missing one.
     nothing = torch.zeros_like(offset).where(torch.ones_like(offset).bool(), offset)
     return mapped + nothing.to(mapped.dtype)
+
+
+def check_sequences(name: str, sequences: int, memory: Memory, given: str) -> None:
+    """Check that as many query sequences ask as read the memory; `given` says what was given.
+
+    >>> check_sequences("query", 2, Memory.of(torch.ones(2, 3, 4)), "b = 2")
+    """
+    if sequences != memory.sequences:
+        want = f"[b, t, c] with b = {memory.sequences}, the query sequences that read the memory"
+        do = "see memory.shared_by(n) and memory.select(index)"
+        raise ContractError(complaint(name, want, given, do))
 
 
 def check_heads(heads: Sequence[int], count: int) -> list[int]:

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from crossattention.argument import check_size
 from crossattention.memory import Memory
-from crossattention.nn.block import Residual
+from crossattention.nn.block import Residual, dropping
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.feed_forward import FeedForward
 from crossattention.nn.learned import LearnedQueries
-from crossattention.nn.normed import remembered
+from crossattention.nn.normed import memory_of, remembered
 from crossattention.nn.self_attention import SelfAttention
 
 
@@ -76,7 +76,7 @@ class QueryFormer(nn.Module):
             )
             for index in range(depth)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropping(dropout)
         self.form = "auto"
         self._count = queries
 
@@ -112,8 +112,7 @@ class QueryFormer(nn.Module):
         Returns:
             `[b, n, c]`; of an empty input, what the queries make of themselves.
         """
-        known = isinstance(rows, Memory)
-        memory = Memory.of(rows, lengths) if known else self.remember(rows, lengths)
+        memory = memory_of(rows, lengths, self.remember)
         stream: Tensor = self.query_norm(self.queries(memory.sequences))  # [n, c] -> [b, n, c]
         stream = self.dropout(stream)
         for layer in self.layers:

@@ -101,15 +101,14 @@ class Reader(Numbered):
         check_positions(self.rotary, positions, "the memory")
         if choose_form(form, costs, refused) == "raw":
             return memory.written(self.number, Content(self._stamp()))
-        done = memory.contents.get(self.number, Content(()))
-        begun = done.begun(self._stamp(), memory.size[1])
-        if begun:
-            sources = sources[0][:, begun:], sources[1][:, begun:]
-            positions = None if positions is None else positions[..., begun:]
-        key, value = self._project(*sources, positions)
-        if begun:
-            return memory.written(self.number, done.extended(key, value))
-        return memory.written(self.number, Content.of(self._stamp(), key, value))
+        done = memory.contents.get(self.number)
+        begun = 0 if done is None else done.begun(self._stamp(), memory.size[1])
+        if done is None or not begun:
+            key, value = self._project(*sources, positions)
+            return memory.written(self.number, Content.of(self._stamp(), key, value))
+        sources = sources[0][:, begun:], sources[1][:, begun:]
+        positions = None if positions is None else positions[..., begun:]
+        return memory.written(self.number, done.extended(*self._project(*sources, positions)))
 
     def read(
         self,

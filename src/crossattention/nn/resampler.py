@@ -20,7 +20,7 @@ from crossattention.memory import Memory
 from crossattention.nn.cross_block import CrossBlock
 from crossattention.nn.joint_block import JointBlock
 from crossattention.nn.learned import LearnedQueries
-from crossattention.nn.normed import normed, remembered
+from crossattention.nn.normed import memory_of, normed, remembered
 
 
 class Resampler(nn.Module):
@@ -112,8 +112,7 @@ class Resampler(nn.Module):
         Returns:
             `[b, n, c]`; of an empty input, what the queries make of themselves.
         """
-        known = isinstance(rows, Memory)
-        memory = Memory.of(rows, lengths) if known else self.remember(rows, lengths)
+        memory = memory_of(rows, lengths, self.remember)
         stream: Tensor = self.queries(memory.sequences)  # [n, c] -> [b, n, c]
         blocks = self._blocks()
         for index in range(self.depth):

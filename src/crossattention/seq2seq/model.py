@@ -102,8 +102,7 @@ class EncoderDecoder(nn.Module):
         memory = Memory.of(rows, lengths)
         for block in self._decoder_blocks():
             memory = block.cross_attention.remember(memory, queries=queries, form=form)
-        kept = all(content.key is not None for content in memory.contents.values())
-        return memory.without_rows() if kept else memory
+        return memory.without_rows() if memory.holding.projected else memory
 
     def decode(self, target: Tensor, memory: Memory) -> Tensor:
         """Read known targets all at once: int64 [b, t] -> rows [b, t, c]."""

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from torch import Generator, Tensor, nn
 
 import crossattention as xa
-from digits import CELLS, LONGEST, Canvases, canvases, score, spell
+from compare import rated, show
+from digits import CELLS, LONGEST, Canvases, canvases
 from door import enter, leave, save
 from frozen import DEPTH, HEADS, WIDTH, Encoder, Language, begun, fit, loss_of, say, trained
 
@@ -66,13 +67,8 @@ def main(words: list[str] | None = None) -> None:
         kind: say(1000, lambda said, x=read: adapter.guess(language, language.embed(said), x))
         for kind, read in (("after", memory), ("image_shuffled", shuffled))
     }
-    figures = {
-        f"{name}_{kind}": share.item()
-        for kind, found in captions.items()
-        for name, share in score(found, drawn.captions).items()
-    }
-    draw(figures, opened, drawn, captions, args.out)
-    leave("adapter", args, figures | changed)
+    draw(opened, captions, drawn, args.out)
+    leave("adapter", args, rated(captions, drawn) | changed)
 
 
 def differ(one: Tensor, other: Tensor) -> int:
@@ -81,11 +77,7 @@ def differ(one: Tensor, other: Tensor) -> int:
 
 
 def draw(
-    figures: dict[str, float],
-    opened: list[list[float]],
-    drawn: Canvases,
-    captions: dict[str, Tensor],
-    out: Path,
+    opened: list[list[float]], captions: dict[str, Tensor], drawn: Canvases, out: Path
 ) -> None:
     picture = Figure((11, 4), layout="constrained")
     gates, bars, canvas = picture.subplots(1, 3)
@@ -94,13 +86,7 @@ def draw(
         gates.plot(line, label=name)
     gates.set(title="Gates open as the adapter learns", xlabel="step", ylabel="tanh(gate)")
     gates.legend(fontsize=8)
-    kinds = [kind.replace("_", "\n") for kind in captions]
-    shown = bars.bar(kinds, [figures[f"words_right_{kind}"] for kind in captions], color="C3")
-    bars.bar_label(shown, fmt="%.3f")
-    bars.set(title="Words that are right, held-out digits", ylim=(0, 1.1))
-    canvas.imshow(drawn.images[0, 0], "gray_r")
-    canvas.set(title="before: " + spell(captions["before"][0]), xticks=[], yticks=[])
-    canvas.set_xlabel("after: " + spell(captions["after"][0]))
+    show(bars, canvas, captions, drawn, ("before", "after"))
     save(picture, out / "adapter.png")
 
 

@@ -13,8 +13,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Generator, Tensor, nn
 
+from compare import rated, show
 from crossattention.nn import QueryFormer
-from digits import CELLS, Canvases, canvases, score, spell
+from digits import CELLS, Canvases, canvases
 from door import enter, leave, save
 from frozen import HEADS, WIDTH, Encoder, Language, begun, fit, loss_of, say, trained
 
@@ -64,34 +65,17 @@ def main(words: list[str] | None = None) -> None:
         kind: say(1000, lambda said, x=x: guess(language, x, language.embed(said)))
         for kind, x in (("chance", nothing), ("image_shuffled", shuffled), ("bridge", rows))
     }
-    figures = {
-        f"{name}_{kind}": share.item()
-        for kind, found in captions.items()
-        for name, share in score(found, drawn.captions).items()
-    }
-    draw(figures, losses, drawn, captions, args.out)
-    leave("bridge", args, figures | {"weights_changed": changed})
+    draw(losses, captions, drawn, args.out)
+    leave("bridge", args, rated(captions, drawn) | {"weights_changed": changed})
 
 
-def draw(
-    figures: dict[str, float],
-    losses: list[float],
-    drawn: Canvases,
-    captions: dict[str, Tensor],
-    out: Path,
-) -> None:
+def draw(losses: list[float], captions: dict[str, Tensor], drawn: Canvases, out: Path) -> None:
     picture = Figure((11, 4), layout="constrained")
     curve, bars, canvas = picture.subplots(1, 3)
     smooth = torch.tensor(losses).unfold(0, 20, 20).mean(1)
     curve.plot(torch.arange(len(smooth)) * 20, smooth)
     curve.set(title="Only the bridge learns", xlabel="step", ylabel="loss a word", ylim=(0, None))
-    kinds = [kind.replace("_", "\n") for kind in captions]
-    shown = bars.bar(kinds, [figures[f"words_right_{kind}"] for kind in captions], color="C3")
-    bars.bar_label(shown, fmt="%.3f")
-    bars.set(title="Words that are right, held-out digits", ylim=(0, 1.1))
-    canvas.imshow(drawn.images[0, 0], "gray_r")
-    canvas.set(title="chance: " + spell(captions["chance"][0]), xticks=[], yticks=[])
-    canvas.set_xlabel("bridge: " + spell(captions["bridge"][0]))
+    show(bars, canvas, captions, drawn, ("chance", "bridge"))
     save(picture, out / "bridge.png")
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 from timeit import default_timer
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -36,8 +37,12 @@ def save(picture: Figure, path: Path) -> None:
     unfinished.replace(path)
 
 
-def leave(name: str, args: argparse.Namespace, figures: dict[str, float]) -> None:
+def leave(name: str, args: argparse.Namespace, figures: dict[str, Any]) -> None:
     """Print the figures: the last line, in one piece if --json is asked for."""
     head = {"example": name, "seed": args.seed, "full": args.full}
     figures = figures | {"seconds": round(default_timer() - args.start, 1)}
-    print(json.dumps(head | figures, indent=None if args.json else 2, default=float))
+    print(
+        json.dumps(
+            head | figures, indent=None if args.json else 2, default=float, ensure_ascii=False
+        )
+    )

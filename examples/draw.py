@@ -7,11 +7,8 @@ learned, so that each English word reads the French word that it translates: a q
 key that it reads, and the longer it is, the sharper it reads.
 """
 
-import argparse
-import json
 import sys
 from pathlib import Path
-from timeit import default_timer
 
 import torch
 from matplotlib.axes import Axes
@@ -20,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 import crossattention as xa
+from door import enter, leave, save
 
 FRENCH = ["aujourd’hui", "elle", "mange", "une", "pomme", "rouge"]
 ENGLISH = ["she", "eats", "a", "red", "apple", "today"]
@@ -82,22 +80,11 @@ def picture(path: Path, query: Tensor, key: Tensor) -> None:
     for part in parts.values():
         part.margins(0.1)
         part.axis("off")
-    figure.savefig(path.with_suffix(".tmp"), format="png", dpi=120)
-    path.with_suffix(".tmp").replace(path)
+    save(figure, path)
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="learn for ten times as long")
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default="build/examples", help="folder of the PNG")
-    args = parser.parse_args(words)
-    if not 0 <= args.seed < 2**63 or args.out.is_file():
-        parser.error("--seed must be from 0 to 2**63 - 1, and --out a folder")
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(args.seed)
-    start, figures = default_timer(), {"example": "draw", "seed": args.seed, "full": args.full}
+    args, figures = enter(__doc__, words), {}
     query, key = learn(3000 if args.full else 300)
     most = weigh(query, key, LENGTHS[-1]).argmax(1)
     figures["reads"] = {ENGLISH[t]: FRENCH[s] for t, s in enumerate(most)}
@@ -106,8 +93,7 @@ def main(words: list[str] | None = None) -> None:
         on_it = weigh(query, key, length).take_along_dim(READS[:, None], 1)
         figures[f"weight_at_length_{length}"] = on_it.mean().item()
     picture(args.out / "draw.png", query, key)
-    figures["seconds"] = default_timer() - start
-    print(json.dumps(figures, indent=None if args.json else 2, ensure_ascii=False))
+    leave("draw", args, figures)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@ many questions. Half of all people are held out of training, which reads hundred
 facts, the wrong ones together weigh more: so scores grow with log s (Chiang & Cholak 2022).
 """
 
-import argparse
-import json
 import sys
 from math import log
 from pathlib import Path
-from timeit import default_timer, repeat
+from timeit import repeat
 
 import torch
 from matplotlib.figure import Figure
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import crossattention as xa
+from door import enter, leave, save
 
 FIRST = ["Ada", "Ben", "Cleo", "Dora", "Elsa", "Finn", "Gina", "Hugo", "Iris", "Jack", "Kim", "Leo"]
 LAST = ["Abbot", "Berg", "Cook", "Dahl", "Eliot", "Frost", "Gold", "Hart", "Kerr", "Lind", "Moss"]
@@ -77,8 +76,7 @@ def test(model: Reader, people: Tensor, out: Path) -> dict[str, float]:
     last.barh(told, weight[-1].flip(0).tolist())
     question = " ".join(WORDS[word] for word in asked[-1, :4])
     last.set(xlabel=f"weight, of {lengths[-1]:,} facts", title=f"“{question} …?” reads")
-    figure.savefig(out / "retrieve.tmp", format="png", dpi=120)
-    (out / "retrieve.tmp").replace(out / "retrieve.png")
+    save(figure, out / "retrieve.png")
     return {
         "facts": lengths.float().mean(),
         "exact_match": (answer.argmax(1) == asked[:, 4]).float().mean(),
@@ -89,17 +87,8 @@ def test(model: Reader, people: Tensor, out: Path) -> dict[str, float]:
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="train until the figures are reached")
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default="build/examples", help="folder of the PNG")
-    args = parser.parse_args(words)
-    if not 0 <= args.seed < 2**63 or args.out.is_file():
-        parser.error("--seed must be from 0 to 2**63 - 1, and --out a folder")
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(args.seed)
-    start, model, steps = default_timer(), Reader(), 1500 if args.full else 300
+    args = enter(__doc__, words)
+    model, steps = Reader(), 1500 if args.full else 300
     known, held_out = torch.randperm(12 * 26 * 11).chunk(2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.1)
     for step in range(1, steps + 1):
@@ -110,9 +99,7 @@ def main(words: list[str] | None = None) -> None:
         optimizer.step()
         if step % 100 == 0:
             print(f"step {step}: {len(given[0][0])} facts, loss {loss:.4f}", file=sys.stderr)
-    figures = test(model, held_out, args.out) | {"seconds": default_timer() - start}
-    head = {"example": "retrieve", "seed": args.seed, "full": args.full}
-    print(json.dumps(head | figures, indent=None if args.json else 2, default=float))
+    leave("retrieve", args, test(model, held_out, args.out))
 
 
 if __name__ == "__main__":

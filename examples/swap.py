@@ -5,17 +5,15 @@ shapes agree, and only what one letter tells is learned. Two laws name the mista
 an untrained model: shuffle the memory: nothing changes; shuffle the queries: the outputs follow.
 """
 
-import argparse
-import json
 import sys
 from pathlib import Path
-from timeit import default_timer
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from crossattention import nn as xnn
+from door import enter, leave, save
 
 LETTERS, LENGTH = 26, 12
 CEILING = (1 + (LENGTH - 1) / LETTERS) / LENGTH  # one letter seen, the others guessed
@@ -86,21 +84,11 @@ def picture(path: Path, curves: dict[str, list[float]], broken: dict[str, list[f
     left.legend()
     right.set(yscale="log", ylim=(1e-8, 100), title="How far the output is from what a law says")
     right.set_xticks([1 / 6, 7 / 6], ["memory shuffled, untrained", "queries shuffled, untrained"])
-    figure.savefig(path.with_suffix(".tmp"), format="png", dpi=120)
-    path.with_suffix(".tmp").replace(path)
+    save(figure, path)
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="train until nothing more is learned")
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default="build/examples", help="folder of the PNG")
-    args = parser.parse_args(words)
-    if not 0 <= args.seed < 2**63 or args.out.is_file():
-        parser.error("--seed must be from 0 to 2**63 - 1, and --out a folder")
-    args.out.mkdir(parents=True, exist_ok=True)
-    start, figures = default_timer(), {"example": "swap", "seed": args.seed, "full": args.full}
+    args, figures = enter(__doc__, words), {}
     curves, broken = {}, {}
     for wired in WIRINGS:
         torch.manual_seed(args.seed)  # the same model and the same words
@@ -111,8 +99,7 @@ def main(words: list[str] | None = None) -> None:
         correct = model(*model.embed(asked, word)).argmax(2) == right
         figures[f"accuracy_{wired}"] = correct.float().mean().item()
     picture(args.out / "swap.png", curves, broken)
-    figures |= {"best_with_one_letter": CEILING, "seconds": default_timer() - start}
-    print(json.dumps(figures, indent=None if args.json else 2))
+    leave("swap", args, figures | {"best_with_one_letter": CEILING})
 
 
 if __name__ == "__main__":

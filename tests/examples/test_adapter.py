@@ -1,31 +1,9 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import pytest
-import torch
-from matplotlib.image import imread
-
-import adapter
+from collections.abc import Callable
 
 
-def test_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with torch.random.fork_rng():
-        adapter.main(["--json", "--out", str(tmp_path)])
-    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (figures["example"], figures["seed"], figures["full"]) == ("adapter", 0, False)
+def test_adapter(quick: Callable) -> None:
+    figures = quick("adapter", (1320, 480))
     assert (figures["outputs_changed_before"], figures["weights_changed_after"]) == (0, 0)
     assert figures["words_right_after"] > 2 * figures["words_right_image_shuffled"]
-    height, width, _ = imread(tmp_path / "adapter.png").shape
-    assert (width, height) == (1320, 480)
-    assert [path.name for path in tmp_path.iterdir()] == ["adapter.png"]
-
-
-@pytest.mark.parametrize(
-    "words", [["--seed", "one"], ["--seed", "-1"], ["--seed", str(2**63)], ["--out", __file__]]
-)
-def test_bad_words_are_refused(words: list[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        adapter.main(words)
-    assert stopped.value.code == 2

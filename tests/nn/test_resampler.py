@@ -140,3 +140,14 @@ def test_rows_that_follow_are_normed_by_whoever_appends_them() -> None:
 def test_refuses(wrong: dict[str, Any], name: str) -> None:
     with pytest.raises(ContractError, match=name):
         Resampler(12, 3, **{"queries": 2, **wrong})
+
+
+def test_rows_stay_while_any_block_reads_them_raw() -> None:
+    torch.manual_seed(0)
+    resampler = Resampler(8, 2, queries=3, memory_width=6).double().eval()
+    resampler.blocks[1].cross_attention.key_norm = nn.LayerNorm(4).double()  # cannot be folded
+    rows = torch.randn(2, 50, 6).double()
+    memory = resampler.remember(rows)
+    kept = [content.key is not None for content in memory.contents.values()]
+    assert kept == [False, True] and memory.rows is not None
+    torch.testing.assert_close(resampler(memory), resampler(rows))

@@ -49,7 +49,8 @@ def main(words: list[str] | None = None) -> None:
     frozen = {name: weight.clone() for name, weight in language.state_dict().items()}
     drawn = canvases(1000, "held out", Generator().manual_seed(0))
     memory, stream = adapter.remember(encoder, drawn.images), begun(language, drawn)
-    closed, alone = adapter.guess(language, stream, memory), language(stream)
+    with torch.no_grad():  # the same kernel for both, whether or not a gradient is wanted
+        closed, alone = adapter.guess(language, stream, memory), language(stream)
     changed = {"outputs_changed_before": differ(closed, alone)}
 
     def loss(drawn: Canvases) -> Tensor:

@@ -14,7 +14,9 @@ def test_json_is_the_card(run: Callable) -> None:
     assert (body["life"], body["chosen"], body["flips_at"]) == (5, "raw", 69)
     projected, raw = body["forms"]
     assert projected["bytes"] == 2 * 6 * 1500 * 512 * 2 and raw["bytes"] == 1500 * 512 * 2
-    assert {each["name"] for each in raw["kernels"]["kernels"]} == {"reference", "matmul", "fused"}
+    assert {each["name"] for each in raw["kernels"]["kernels"]} == {
+        "reference", "matmul", "fused", "native",
+    }  # fmt: skip
     longer = json.loads(run("explain", *SHAPE, "--life", 70, "--json").out)
     assert longer["chosen"] == "projected"
 

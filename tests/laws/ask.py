@@ -1,7 +1,7 @@
 """Ask the library for a case: by function or by layer, in the case's mode; and say what is right.
 
-A kernel that is named runs or refuses in words. Where `fused` refuses, its reason must be one of
-those it is known for, and the case is run with "auto".
+A kernel that is named runs or refuses in words. Where `fused` or `native` refuses, its reason must
+be one of those it is known for, and the case is run with "auto".
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from laws.table import Case
 REFUSALS = (
     "no heads of width 0", "no soft cap", "one dtype", "one head width", "no dropout",
     "bias has no gradient", "log-sum-exp has no gradient", "on the CPU only",
+    "it has no gradient", "reads float32, bfloat16 and float16", "outside torch.func",
 )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def ask(case: Case, given: Given) -> Tensor:
         try:
             return _read(case, given)
         except xa.NoKernelError as error:
-            assert case.kernel == "fused", error
+            assert case.kernel in ("fused", "native"), error
             assert any(reason in str(error) for reason in REFUSALS), error
             return _read(case.but(kernel="auto"), given)
 
@@ -60,7 +61,7 @@ def ask_lse(case: Case, given: Given) -> tuple[Tensor, Tensor]:
         try:
             return xa.attend_with_lse(query, key, value, **options, kernel=case.kernel)
         except xa.NoKernelError as error:
-            assert case.kernel == "fused", error
+            assert case.kernel in ("fused", "native"), error
             assert any(reason in str(error) for reason in REFUSALS), error
             return xa.attend_with_lse(query, key, value, **options)
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import combinations, product
 from zlib import crc32
 
-KERNELS = ("reference", "matmul", "fused", "auto")
+KERNELS = ("reference", "matmul", "fused", "native", "auto")
+EXACT = ("reference", "matmul", "fused", "auto")  # those that take float64 and give gradients
 MASKS = (
     "none", "lengths", "visible", "visible of heads", "visible of queries", "visible, lengths",
     "bias", "bias of a head", "bias that hides", "bias, visible, lengths", "top left",

@@ -19,7 +19,7 @@ import crossattention as xa
 from laws import modules
 from laws.ask import ask, ask_lse, right, right_layer
 from laws.given import draw
-from laws.table import FORMS, KERNELS, MASKS, OWNERS, Case, cases, every
+from laws.table import EXACT, FORMS, MASKS, OWNERS, Case, cases, every
 
 NAMES = ("query", "key", "value", "bias")
 SUBSETS = tuple(" ".join(some) for n in (1, 2, 3, 4) for some in combinations(NAMES, n))
@@ -77,7 +77,7 @@ def test_every_parameter_of_a_layer(case: Case, device: torch.device) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float32 bias"])
 @pytest.mark.parametrize("door", ["function", "layer"])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", EXACT)
 def test_narrow_gradients(kernel: str, door: str, dtype: str, device: torch.device) -> None:
     case = Case(door, kernel, mask="bias, visible, lengths", dtype=dtype, mode="train")
     given = draw(case, device)
@@ -117,7 +117,7 @@ def small(kernel: str, mask: str, owner: str) -> tuple[Callable[..., Any], list[
 
 @pytest.mark.parametrize("owner", ["own", "scattered"])
 @pytest.mark.parametrize("mask", ["none", "lengths", "visible", "bias"])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", EXACT)
 def test_gradcheck(kernel: str, mask: str, owner: str) -> None:
     run, arguments = small(kernel, mask, owner)
     if kernel == "fused" and mask == "bias":

@@ -15,7 +15,7 @@ from crossattention.nn import DecoderBlock
 from laws import modules
 from laws.ask import ask, ask_lse, remember, right, right_layer
 from laws.given import draw
-from laws.table import FORMS, KERNELS, Case, cases, every
+from laws.table import EXACT, FORMS, Case, cases, every
 
 EMPTYING = (
     "nothing visible", "visible of queries", "causal, lengths", "bias that hides", "visible",
@@ -54,7 +54,7 @@ def test_layer(case: Case, device: torch.device) -> None:
         assert not any(bool(each.any()) for each in gradients)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", EXACT)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows", [0, 11])
 def test_a_stream_that_reads_nothing_is_unchanged(rows: int, form: str, kernel: str) -> None:

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 import crossattention as xa
 from laws import modules
 from laws.given import Sizes, build
-from laws.table import FORMS, HEADS, KERNELS, Case
+from laws.table import EXACT, FORMS, HEADS, Case
 
 LENGTHS = torch.tensor([11, 0, 5])
 INDEX = ([5, 0, 4, 4, 1], [3, 3, 3], [0, 1, 2, 3, 4, 5], [2], [])
@@ -32,7 +32,7 @@ def made(heads: str, device: torch.device) -> tuple[xa.CrossAttention, Tensor, T
 
 @pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", EXACT)
 def test_sharing_equals_copies(kernel: str, form: str, heads: str, device: torch.device) -> None:
     layer, rows, query = made(heads, device)
     layer.kernel = kernel

@@ -18,7 +18,7 @@ from crossattention.seq2seq import Config, EncoderDecoder
 from laws import modules
 from laws.ask import ask, layer_masks, remember
 from laws.given import Sizes, build, draw
-from laws.table import FORMS, KERNELS, Case, cases, every
+from laws.table import EXACT, FORMS, Case, cases, every
 
 AXES = every(
     door=("layer",), kept=("remembered",), dtype=("float64", "float32"),
@@ -31,7 +31,7 @@ def test_remembered_equals_fresh(case: Case, device: torch.device) -> None:
     given, again = draw(case, device), draw(case, device)
     assert given.layer is not None
     masks, query = layer_masks(given), given.leaves["query"]
-    given.layer.kernel = "auto" if case.kernel == "fused" else case.kernel
+    given.layer.kernel = "auto" if case.kernel in ("fused", "native") else case.kernel
     kept = remember(case, given)
     first = given.layer(query, kept, **masks)
     given.layer(query + 1, kept, **masks)  # another question changes nothing
@@ -205,7 +205,7 @@ def test_a_functional_call_is_another_layer() -> None:
             torch.func.functional_call(layer, weights, (query, kept))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", EXACT)
 def test_a_foreign_memory_is_refused(kernel: str) -> None:
     torch.manual_seed(5)
     layer, other = (build(Sizes.of(Case())) for _ in "ab")

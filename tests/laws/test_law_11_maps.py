@@ -39,7 +39,7 @@ def test_layer(case: Case, device: torch.device) -> None:
     assert layer is not None
     layer.dropout = 0.5
     memory, query, masks = remember(case, given), given.leaves["query"], layer_masks(given)
-    layer.kernel = "auto" if case.kernel == "fused" else case.kernel
+    layer.kernel = "auto" if case.kernel in ("fused", "native") else case.kernel
     before = layer.eval()(query, memory, **masks)
     shown = layer.train(case.mode == "train").weights(query, memory, **masks)
     exact = right_layer(given)[1].weights

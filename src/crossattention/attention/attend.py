@@ -54,7 +54,7 @@ def attend(
         scale: factor on q·k; None is 1/√d.
         dropout: probability that a weight is dropped, from 0 to below 1. There is no training
             flag: pass 0 outside training.
-        kernel: "auto", "reference", "matmul", "fused", or an object that is a kernel.
+        kernel: "auto", "reference", "matmul", "fused", "native", or a kernel.
 
     Returns:
         `[b, h, t, e]` (or `[b, t, e]`) in the query's dtype.

@@ -10,9 +10,10 @@ from crossattention.kernels.contract import Kernel, Problem
 from crossattention.kernels.costs import rate
 from crossattention.kernels.fused import Fused
 from crossattention.kernels.matmul import Matmul
+from crossattention.kernels.native import Native
 from crossattention.kernels.reference import Reference
 
-KERNELS: tuple[Kernel, ...] = (Reference(), Matmul(), Fused())
+KERNELS: tuple[Kernel, ...] = (Reference(), Matmul(), Fused(), Native())
 
 
 def choose(problem: Problem, kernel: str | Kernel = "auto") -> Kernel:

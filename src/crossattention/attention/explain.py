@@ -94,7 +94,7 @@ def explain(
     ...     torch.empty(1, 8, 1, 64, device="meta"),
     ...     torch.empty(1, 8, 99, 64, device="meta"),
     ... )
-    >>> explain(query, rows, rows, softcap=5.0).chosen
+    >>> explain(query, rows, rows, dropout=0.1).chosen
     'matmul'
     """
     problem, _ = enter(

@@ -1,0 +1,82 @@
+// What is read, as plain numbers: the one description that the caller fills in and all parts share.
+//
+// Every field is eight bytes wide, so that the caller may write them one after the other. Strides
+// count elements, and an axis that is shared by all has stride 0.
+#pragma once
+
+#include <cstdint>
+
+// A deliberate fault, compiled in by number, for tests that must notice it. 0 is none.
+#if !defined(CROSSATTENTION_MUTANT)
+#define CROSSATTENTION_MUTANT 0
+#endif
+
+namespace crossattention {
+
+enum Dtype : int64_t { kFloat = 0, kBrain = 1, kHalf = 2, kBool = 3 };
+
+struct Array {
+    const void* data;  // null: not given
+    int64_t dtype;
+    int64_t stride[4];
+};
+
+// query [b, h, t, d], key [m, g, s, d], value [m, g, s, e] -> output [b, h, t, e], lse [b, h, t].
+struct Problem {
+    int64_t b, m, h, g, t, s, d, e;
+    double scale;
+    double softcap;  // 0: none
+    Array query, key, value;
+    Array visible, bias, offset;  // [b, h, t, s], [b, h, t, s], [b, h, t, 1]
+    Array rows;                   // [m, s]
+    Array output;
+    float* lse;           // contiguous, or null
+    const int64_t* owner;  // [b], or null: sequence i reads memory i
+    int64_t threads;
+    int64_t instructions;  // an index of `Set`
+};
+
+enum Set : int64_t { kPortable = 0, kAvx2 = 1, kAvx512 = 2, kAvx512Brain = 3 };
+
+// One query row: which sequence, head and position.
+struct Row {
+    int64_t b, h, t;
+};
+
+// What one thread does at a time: some query rows of one memory and key head, over some of its rows.
+struct Task {
+    int64_t memory, group;
+    int64_t first, count;  // query rows, folded: sequence, then head of the group, then position
+    int64_t begin, end;    // memory rows
+    float* part;           // null: finish; else leave sums [count, width], maxima and totals here
+};
+
+// Most query rows of a task, and memory rows of a block, or of one that few query rows read where it
+// lies; multiples of every vector's width. A longer block is a longer stream from memory.
+constexpr int64_t kTile = 48;
+constexpr int64_t kBlock = 256;
+constexpr int64_t kFew = 6;
+constexpr int64_t kStream = 2048;
+constexpr int64_t kPad = 16;
+
+constexpr int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPad; }
+
+// Floats that a task needs for itself.
+constexpr int64_t scratch(const Problem& p) {
+    int64_t widths = padded(p.d) + padded(p.e);
+    int64_t tile = kTile * (widths + padded(p.d) / 2 + kBlock + kPad + 2 + kBlock / 4);
+    return tile + kBlock * widths + kStream;
+}
+
+// `sequences` are those that read the task's memory.
+using Run = void (*)(const Problem&, const Task&, const int64_t* sequences, float* scratch);
+
+// Join the parts of one task's query rows, each over some of the memory's rows.
+using Join = void (*)(const Problem&, const Task&, const int64_t* sequences, int64_t parts);
+
+struct Functions {
+    Run run;
+    Join join;
+};
+
+}  // namespace crossattention

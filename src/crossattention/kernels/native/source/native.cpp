@@ -1,0 +1,128 @@
+// The plain C interface: choose the instruction set, hand tasks to threads, join the parts.
+#include <omp.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "plan.h"
+
+namespace crossattention {
+
+#define CROSSATTENTION_DECLARE(set)                                            \
+    namespace set {                                                            \
+    void run(const Problem&, const Task&, const int64_t*, float*);             \
+    void join(const Problem&, const Task&, const int64_t*, int64_t);           \
+    }
+CROSSATTENTION_DECLARE(portable)
+#if defined(CROSSATTENTION_X86)
+CROSSATTENTION_DECLARE(avx2)
+CROSSATTENTION_DECLARE(avx512)
+CROSSATTENTION_DECLARE(avx512bf16)
+#endif
+
+namespace {
+
+bool runs_here(int64_t set) {
+#if defined(CROSSATTENTION_X86)
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                __builtin_cpu_supports("f16c");
+    if (set == kAvx2) return avx2;
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (set == kAvx512) return avx512;
+    if (set == kAvx512Brain) return avx512 && __builtin_cpu_supports("avx512bf16");
+#endif
+    return set == kPortable;
+}
+
+Functions functions_of(int64_t set) {
+#if defined(CROSSATTENTION_X86)
+    if (set == kAvx512Brain) return {avx512bf16::run, avx512bf16::join};
+    if (set == kAvx512) return {avx512::run, avx512::join};
+    if (set == kAvx2) return {avx2::run, avx2::join};
+#endif
+    (void)set;
+    return {portable::run, portable::join};
+}
+
+// A thread's own room, kept from call to call and given back when the thread ends.
+struct Room {
+    float* floats = nullptr;
+    int64_t size = 0;
+
+    float* of(int64_t wanted) {
+        if (wanted > size) {
+            free(floats);
+            size = 0;
+            floats = (float*)aligned_alloc(64, size_t((wanted * 4 + 63) / 64 * 64));
+            if (!floats) throw std::bad_alloc();
+            size = wanted;
+        }
+        return floats;
+    }
+    ~Room() { free(floats); }
+};
+thread_local Room room;
+
+// Below this many multiply-adds, waking another thread costs more than it gives.
+constexpr int64_t kWorthThreads = 1 << 17;
+
+void read(const Problem& p) {
+    Functions functions = functions_of(p.instructions);
+    Readers readers(p);
+    Plan plan(p, readers);
+    int64_t count = int64_t(plan.tasks.size()), tiles = int64_t(plan.whole.size());
+    int64_t threads = plan.work < kWorthThreads ? 1 : p.threads < count ? p.threads : count;
+    int64_t some = count / (8 * (threads > 0 ? threads : 1));  // tasks handed out at a time
+    some = some > 0 ? some : 1;
+    bool failed = false;
+    auto sequences = [&](const Task& task) {
+        return readers.order.data() + readers.start[size_t(task.memory)];
+    };
+#pragma omp parallel num_threads(int(threads > 0 ? threads : 1)) if (threads > 1)
+    {
+        float* own = nullptr;
+        try {
+            own = room.of(scratch(p));
+        } catch (const std::bad_alloc&) {
+#pragma omp atomic write
+            failed = true;
+        }
+#pragma omp for schedule(dynamic, some)
+        for (int64_t i = 0; i < count; ++i) {
+            const Task& task = plan.tasks[size_t(i)];
+            if (own) functions.run(p, task, sequences(task), own);
+        }
+        if (count > tiles)  // the same for all threads
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < tiles; ++i) {
+            const Task& task = plan.whole[size_t(i)];
+            if (task.part) functions.join(p, task, sequences(task), plan.parts[size_t(i)]);
+        }
+    }
+    if (failed) throw std::bad_alloc();
+}
+
+}  // namespace
+}  // namespace crossattention
+
+extern "C" {
+
+// Names the source that this library was built from.
+__attribute__((visibility("default"))) const char* crossattention_source() { return CROSSATTENTION_SOURCE; }
+
+// Whether this processor has the instruction set, and this library was built with it.
+__attribute__((visibility("default"))) int64_t crossattention_runs_here(int64_t set) {
+    return crossattention::runs_here(set);
+}
+
+// Read; 0, or 1 where there is no memory left.
+__attribute__((visibility("default"))) int64_t crossattention_read(const crossattention::Problem* problem) {
+    try {
+        crossattention::read(*problem);
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+    return 0;
+}
+}

@@ -17,8 +17,9 @@ from torch.autograd import forward_ad
 
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Cost, Problem, Reading, products, traffic
+from crossattention.kernels.native.call import number
 from crossattention.kernels.native.library import INSTRUCTIONS, absent, runs_here
-from crossattention.kernels.native.registered import number
+from crossattention.kernels.native.registered import read
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -80,12 +81,12 @@ class Native:
             bias = bias.float()
         if offset is not None and offset.dtype not in _DTYPES:
             offset = offset.float()
-        value, lse = torch.ops.crossattention.native_read.default(
+        value, lse = read(
             problem.query, problem.key, problem.value, mask.rows, mask.visible, bias, offset,
             None if owner is None else owner.index, score.scale, score.softcap or 0.0,
             problem.wants_lse, number(self.instructions),
         )  # fmt: skip
-        return Reading(value, lse if problem.wants_lse else None)
+        return Reading(value, lse)
 
 
 def _transformed() -> bool:

@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.goals import GOALS
+
 
 def write_json(path: Path, body: Mapping[str, object]) -> None:
     """Write JSON to a temporary file beside `path`, then move it there."""
@@ -35,12 +37,15 @@ def table(rows: Sequence[Mapping[str, object]]) -> str:
 
 def figures(answers: Mapping[str, Mapping[str, object]]) -> str:
     """Draw the summaries of all questions as a Markdown table, as the README shows it."""
-    lines = ["| question | figure | measured |", "|---|---|---|"]
+    lines = ["| question | figure | measured | floor (goal) | reached |", "|---|---|---|---|---|"]
     for name, answer in answers.items():
         summary = answer["summary"]
         assert isinstance(summary, Mapping)
         for figure, value in summary.items():
-            lines.append(f"| {name} | {str(figure).replace('_', ' ')} | {_text(value)} |")
+            goal = GOALS.get((name, figure))
+            reached = goal.verdict(value) if goal and value is not None else ""
+            cells = name, str(figure).replace("_", " "), _text(value), str(goal or ""), reached
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -12,6 +12,8 @@ import torch
 
 from benchmarks.__main__ import QUESTIONS
 from benchmarks.ctranslate2_model import convert
+from benchmarks.goals import GOALS, Goal
+from benchmarks.report import figures
 from benchmarks.run import Run
 from benchmarks.same_tokens import compare_tokens
 from benchmarks.side_by_side import Unequal, compare
@@ -70,6 +72,28 @@ def test_nan_is_not_equal() -> None:
     lanes = {"ours": lambda: torch.tensor([1.0]), "theirs": lambda: torch.tensor([torch.nan])}
     with pytest.raises(Unequal):
         compare(lanes, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "less"),
+    [(1.0, "below the floor", "goal"), (2.5, "floor", "floor"), (3.5, "goal", "below the floor")],
+)
+def test_a_figure_is_told_how_far_it_has_come(value: float, more: str, less: str) -> None:
+    assert Goal("grid", "x", 2.0, 3.0).verdict(value) == more
+    assert Goal("grid", "x", 3.0, 2.0, at_most=True).verdict(value) == less
+
+
+def test_the_table_shows_what_is_below_its_floor() -> None:
+    shown = figures({"loop": {"summary": {"30_steps": 9.0, "100_steps": 41.0, "7_steps": None}}})
+    assert shown.splitlines()[2:] == [
+        "| loop | 30 steps | 9 | ≥ 10 (15) | below the floor |",
+        "| loop | 100 steps | 41 | ≥ 25 (40) | goal |",
+        "| loop | 7 steps | - |  |  |",
+    ]
+
+
+def test_goals_name_questions() -> None:
+    assert {question for question, _ in GOALS} < set(QUESTIONS)
 
 
 def test_a_missing_peer_is_named() -> None:

@@ -3,15 +3,18 @@
 Each of our own kernels is timed beside "auto", whose regret is auto's time over the best one's.
 Beams: torch's fused call is given the memory both copied for each beam, as decoders do, and with
 beams folded into query rows; the better one counts. One more row for each dtype reads a memory of
-four times the last-level cache, beside a plain streaming read of as many bytes.
+four times the last-level cache, beside a plain streaming read of as many bytes, and one reads
+between torch's linear layers, as a decoder's step does: two thread pools would fight there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.reading import MASKS, Reading
@@ -36,6 +39,7 @@ def rows(run: Run) -> Iterator[dict[str, object]]:
     with torch.inference_mode():
         for dtype in DTYPES:
             yield _stream(run, dtype)
+            yield _between(run, dtype)
         for shape in QUICK if run.quick else SHAPES:
             for dtype in DTYPES:
                 for mask in MASKS:
@@ -44,7 +48,7 @@ def rows(run: Run) -> Iterator[dict[str, object]]:
 
 def summary(rows: Sequence[dict[str, object]]) -> dict[str, object]:
     """Give what the rows come to: geometric means, regrets, and shares of a streaming read."""
-    grid = [row for row in rows if row["kind"] != "stream"]
+    grid = [row for row in rows if row["kind"] not in ("stream", "step")]
     found: dict[str, object] = {}
     for dtype in (_name(each) for each in DTYPES):
         few = [row for row in grid if row["kind"] in FEW and row["dtype"] == dtype]
@@ -57,6 +61,8 @@ def summary(rows: Sequence[dict[str, object]]) -> dict[str, object]:
     for row in rows:
         if row["kind"] == "stream":
             found[f"stream_share_{row['dtype']}"] = row["share"]
+        if row["kind"] == "step":
+            found[f"between_linear_layers_{row['dtype']}"] = row["against_better"]
     return found
 
 
@@ -99,6 +105,32 @@ def _stream(run: Run, dtype: torch.dtype) -> dict[str, object]:
         "case": str(reading.shape), "kind": "stream", "dtype": _name(dtype), "mask": "none",
         "chosen": reading.explained.chosen, "share": share,
         "streaming_gigabytes_a_second": gigabytes,
+    } | timing.row()  # fmt: skip
+
+
+def _between(run: Run, dtype: torch.dtype) -> dict[str, object]:
+    """Project a step's queries, read, project what was read, twelve times over."""
+    reading = Reading.of(Shape("step", 8, 8, 1, 500), dtype, "none")
+    width = reading.shape.heads * reading.shape.width
+    rows, weight = torch.randn(8, 1, width).to(dtype), torch.eye(width).to(dtype)
+
+    def step(read: Callable[[Reading], Tensor]) -> Tensor:
+        stream = rows
+        for _ in range(12):
+            query = F.linear(stream, weight).unflatten(-1, (8, -1)).transpose(1, 2)
+            found = read(replace(reading, query=query))
+            stream = F.linear(found.transpose(1, 2).flatten(2), weight)
+        return stream
+
+    reads = {"auto": lambda each: each.attend("auto"), "fused call": Reading.fused}
+    lanes = {name: partial(step, read) for name, read in reads.items()}
+    lanes["products"] = partial(step, Reading.products)
+    timing = compare(lanes, run.seconds(3.0), tolerance=0.05)
+    better = timing.fastest(("fused call", "products"))
+    return {
+        "case": str(reading.shape), "kind": "step", "dtype": _name(dtype), "mask": "none",
+        "chosen": reading.explained.chosen, "better": better,
+        "against_better": timing.ratio(better, "auto"),
     } | timing.row()  # fmt: skip
 
 

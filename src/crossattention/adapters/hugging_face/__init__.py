@@ -1,0 +1,1 @@
+"""Hugging Face encoder-decoders: one memory for all beams, projected once."""

@@ -7,5 +7,6 @@ brought its library along.
 from __future__ import annotations
 
 from crossattention.adapters.contract import Adopter
+from crossattention.adapters.hugging_face.adopter import HuggingFace
 
-ADOPTERS: tuple[Adopter, ...] = ()
+ADOPTERS: tuple[Adopter, ...] = (HuggingFace(),)

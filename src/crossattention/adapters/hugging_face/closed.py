@@ -1,0 +1,77 @@
+"""Modules that compute attention in place: their `forward` is taken over on the instance.
+
+Where the cache is a shared one, the module's own projections are called around our read; every
+other call goes to the `forward` that was there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from crossattention.adapters.hugging_face.families import Layout
+from crossattention.adapters.hugging_face.modules import Found
+from crossattention.adapters.hugging_face.remembered import shared
+
+Taken = dict[str, bool]  # path of a module -> whether its instance had a `forward` of its own
+
+
+class Forward:
+    """The `forward` of one cross-attention module of an adopted model."""
+
+    def __init__(
+        self, module: nn.Module, before: Callable[..., Any] | None, layout: Layout
+    ) -> None:
+        self.module, self.before, self.layout = weakref.ref(module), before, layout
+
+    def __getstate__(self) -> tuple[nn.Module | None, Callable[..., Any] | None, Layout]:
+        return self.module(), self.before, self.layout
+
+    def __setstate__(self, state: tuple[nn.Module, Callable[..., Any] | None, Layout]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        module: Any = self.module()
+        before = self.before or type(module).forward.__get__(module)
+        cache = kwargs.get("cache")
+        layer = getattr(getattr(cache, "cross_attention_cache", None), "layers", None)
+        found = (
+            None if not layer else (layer[module.layer_idx].keys, layer[module.layer_idx].values)
+        )
+        memory = None if found is None else shared(found[0])
+        if memory is None or kwargs.get(self.layout.memory) is None:
+            return before(hidden_states, *args, **kwargs)
+        b, t, _ = hidden_states.shape
+        width = getattr(module, self.layout.width)
+        query = getattr(module, self.layout.query)(hidden_states)
+        query = query.view(b, t, -1, width).transpose(1, 2)  # [b, t, h·d] -> [b, h, t, d]
+        read, maps = memory.read(module, query, found, kwargs.get("attention_mask"), module.scaling)
+        mapped = read.reshape(b, t, -1)
+        if self.layout.output is not None:
+            mapped = getattr(module, self.layout.output)(mapped)
+        return mapped, maps if kwargs.get("output_attentions") else None
+
+
+def take_over(model: nn.Module, found: Found) -> Taken:
+    """Take over the modules of a family whose attention does not go through the interface."""
+    taken: Taken = {}
+    if not found.family.layout.closed:
+        return taken
+    for path in found.paths:
+        module = model.get_submodule(path)
+        before = vars(module).get("forward")
+        taken[path] = before is not None
+        vars(module)["forward"] = Forward(module, before, found.family.layout)
+    return taken
+
+
+def give_back(model: nn.Module, taken: Taken) -> None:
+    """Give each module its `forward` back."""
+    for path, own in taken.items():
+        module = model.get_submodule(path)
+        ours = vars(module).pop("forward")
+        if own:
+            vars(module)["forward"] = ours.before

@@ -42,7 +42,7 @@ class HuggingFace:
         found = find(inner)
         if form == "raw":
             choose_form(form, {}, raw_refusals(found.modules(inner), found, None))
-        names = {path: name for path, name in zip(found.paths, implementations(inner, found))}
+        names = dict(zip(found.paths, implementations(inner, found), strict=False))
         ours = {name: register(name) for name in set(names.values())}
         for path, name in names.items():
             _name(inner, path, ours[name])

@@ -6,7 +6,8 @@ repeating touch the self-attention part alone.
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import DynamicLayer
@@ -30,8 +31,10 @@ class SharedLayer(DynamicLayer):
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep the memories of these sources."""
-        memory, kept = shared(self.keys), indices.to(self.keys.device)
-        self.keys, self.values = self.keys[kept], self.values[kept]
+        keys: Any = self.keys
+        values: Any = self.values
+        memory, kept = shared(keys), indices.to(keys.device)
+        self.keys, self.values = keys[kept], values[kept]
         if memory is not None:
             mark(self.keys, memory.select(kept))
 
@@ -39,6 +42,7 @@ class SharedLayer(DynamicLayer):
 class SharedCache(EncoderDecoderCache):
     """The self-attention cache that generation made, beside a memory that is shared.
 
+    >>> import torch
     >>> layer = SharedLayer(torch.ones(2, 1, 5, 3), torch.ones(2, 1, 5, 3))
     >>> cache = SharedCache(DynamicCache(), [layer])
     >>> cache.reorder_cache(torch.tensor([1, 1, 0, 0]))
@@ -48,14 +52,14 @@ class SharedCache(EncoderDecoderCache):
 
     def __init__(self, own: Cache, layers: list[SharedLayer]) -> None:
         cross = DynamicCache()
-        cross.layers = layers
+        cross.layers = [*layers]
         cross.layer_class_to_replicate = None
         super().__init__(own, cross)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep these hypotheses, and for each its source, which is no longer shared."""
         sequences = _sequences(self.self_attention_cache)
-        layers = self.cross_attention_cache.layers
+        layers: Any = self.cross_attention_cache.layers
         self.self_attention_cache.batch_select_indices(indices)
         for layer in layers:
             if sequences:
@@ -63,5 +67,5 @@ class SharedCache(EncoderDecoderCache):
 
 
 def _sequences(cache: Cache) -> int:
-    filled = [layer for layer in cache.layers if layer.is_initialized]
-    return filled[0].keys.shape[0] if filled else 0
+    layers: Any = cache.layers
+    return next((layer.keys.shape[0] for layer in layers if layer.is_initialized), 0)

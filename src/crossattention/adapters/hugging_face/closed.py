@@ -37,18 +37,17 @@ class Forward:
         module: Any = self.module()
         before = self.before or type(module).forward.__get__(module)
         cache = kwargs.get("cache")
-        layer = getattr(getattr(cache, "cross_attention_cache", None), "layers", None)
-        found = (
-            None if not layer else (layer[module.layer_idx].keys, layer[module.layer_idx].values)
-        )
-        memory = None if found is None else shared(found[0])
-        if memory is None or kwargs.get(self.layout.memory) is None:
+        layers = getattr(getattr(cache, "cross_attention_cache", None), "layers", None)
+        layer = layers[module.layer_idx] if layers else None
+        memory = None if layer is None or layer.keys is None else shared(layer.keys)
+        if layer is None or memory is None or kwargs.get(self.layout.memory) is None:
             return before(hidden_states, *args, **kwargs)
         b, t, _ = hidden_states.shape
         width = getattr(module, self.layout.width)
         query = getattr(module, self.layout.query)(hidden_states)
         query = query.view(b, t, -1, width).transpose(1, 2)  # [b, t, h·d] -> [b, h, t, d]
-        read, maps = memory.read(module, query, found, kwargs.get("attention_mask"), module.scaling)
+        content, mask = (layer.keys, layer.values), kwargs.get("attention_mask")
+        read, maps = memory.read(module, query * module.scaling, content, mask, 1.0)
         mapped = read.reshape(b, t, -1)
         if self.layout.output is not None:
             mapped = getattr(module, self.layout.output)(mapped)

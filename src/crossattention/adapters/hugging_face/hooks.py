@@ -11,7 +11,6 @@ import copy
 import weakref
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from crossattention.adapters.hugging_face.interface import PREFIX
@@ -86,8 +85,8 @@ class Prepare(Hook):
         given = model_kwargs.get("cache")
         settings = (generation_mode, batch_size, max_cache_length)
         self.stock(PREPARE, generation_config, model_kwargs, *settings)
-        outputs = model_kwargs.get("encoder_outputs")
-        repeats = vars(outputs).pop(_HELD, None) if outputs is not None else None
+        outputs: Any = model_kwargs.get("encoder_outputs")
+        repeats = getattr(outputs, _HELD, None)
         if repeats is None or isinstance(given, SharedCache):
             return
         cache, mask = model_kwargs.get("cache"), model_kwargs.get("attention_mask")
@@ -118,10 +117,11 @@ class Prepare(Hook):
 
 
 def implementations(model: nn.Module, found: Found) -> list[str]:
-    """Name the attention implementation of each layer whose attention goes through the interface."""
+    """Name the attention implementation of each layer, where it goes through the interface."""
     if found.family.layout.closed:
         return []
-    return [str(module.config._attn_implementation) for module in found.modules(model)]
+    configs: list[Any] = [module.config for module in found.modules(model)]
+    return [str(config._attn_implementation) for config in configs]
 
 
 def _eager(model: nn.Module, found: Found) -> bool:

@@ -51,16 +51,16 @@ class Forward:
         mapped = read.reshape(b, t, -1)
         if self.layout.output is not None:
             mapped = getattr(module, self.layout.output)(mapped)
-        return mapped, maps if kwargs.get("output_attentions") else None
+        return (mapped, maps, cache) if self.layout.triple else (mapped, maps)
 
 
 def take_over(model: nn.Module, found: Found) -> Taken:
-    """Take over the modules of a family whose attention does not go through the interface."""
+    """Take over modules whose keys do not reach the interface, or do so as padded copies."""
     taken: Taken = {}
-    if not found.family.layout.closed:
-        return taken
     for path in found.paths:
         module = model.get_submodule(path)
+        if not (found.family.layout.closed or getattr(module, "head_dim_padding", 0)):
+            continue
         before = vars(module).get("forward")
         taken[path] = before is not None
         vars(module)["forward"] = Forward(module, before, found.family.layout)

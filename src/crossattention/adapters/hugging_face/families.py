@@ -7,6 +7,7 @@ hands its attention to transformers' interface or computes it in place (`closed`
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 
@@ -19,6 +20,7 @@ class Layout:
         width: the attribute that holds the width of one head.
         memory: the argument by which `forward` is given the memory.
         closed: it computes attention in place, so its `forward` is taken over.
+        triple: its `forward` returns the cache as well.
     """
 
     query: str = "q_proj"
@@ -28,6 +30,7 @@ class Layout:
     width: str = "head_dim"
     memory: str = "key_value_states"
     closed: bool = False
+    triple: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,9 @@ class Family:
 
 
 _BART = Layout()
-_CLOSED = Layout(closed=True)
+_CLOSED, _LED = Layout(closed=True), Layout(closed=True, triple=True)
 _T5 = Layout("q", "k", "v", "o", width="key_value_proj_dim")
+_UMT5 = dataclasses.replace(_T5, memory="encoder_hidden_states")
 _SEAMLESS = Layout(memory="encoder_hidden_states")
 _PIX = Layout("query", "key", "value", "output", width="key_value_proj_dim")
 _BERT = Layout("query", "key", "value", None, "attention_head_size", "encoder_hidden_states")
@@ -75,7 +79,7 @@ FAMILIES: dict[str, Family] = {
         ("Speech2Text", "speech_to_text", "Speech2TextAttention", _ATTN, _BART),
         ("T5 and FLAN-T5", "t5", "T5Attention", _T5_PLACE, _T5),
         ("mT5", "mt5", "MT5Attention", _T5_PLACE, _T5),
-        ("UMT5", "umt5", "UMT5Attention", _T5_PLACE, _T5),
+        ("UMT5", "umt5", "UMT5Attention", _T5_PLACE, _UMT5),
         ("LongT5", "longt5", "LongT5Attention", _T5_PLACE, _T5),
         ("UDOP", "udop", "UdopAttention", _T5_PLACE, _T5),
         ("Moonshine", "moonshine", "MoonshineAttention", _ATTN, _MOONSHINE),
@@ -89,7 +93,7 @@ FAMILIES: dict[str, Family] = {
             _PIX,
         ),
         ("TrOCR", "trocr", "TrOCRAttention", _ATTN, _CLOSED),
-        ("LED", "led", "LEDDecoderAttention", _ATTN, _CLOSED),
+        ("LED", "led", "LEDDecoderAttention", _ATTN, _LED),
         ("BERT as decoder", "bert", "BertCrossAttention", _BERT_PLACE, _BERT),
         ("RoBERTa as decoder", "roberta", "RobertaCrossAttention", _BERT_PLACE, _BERT),
     )

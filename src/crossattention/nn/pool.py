@@ -146,13 +146,13 @@ class AttentionPool(nn.Module):
 
         return self._asked.of(self._asking(), ask).expand(sequences, -1, -1, -1)
 
-    def _fold(self, asked: Tensor, key: nn.Linear, memory_heads: int) -> raw.Folding:
+    def _fold(self, asked: Tensor, key: raw.Linear, memory_heads: int) -> raw.Folding:
         """Fold the query of one sequence for all of them, as `raw.fold_query` would each."""
         b, one = asked.shape[0], asked[:1]
         if b == 0:
             return raw.fold_query(asked, key, memory_heads)
         folded, offset = self._folded.of(
-            [*self._asking(), key, self.attention.key_norm],
+            [*self._asking(), self.attention.key_projection, self.attention.key_norm],
             lambda: raw.fold_query(one, key, memory_heads),
         )
         shared = folded.expand(b, -1, -1, -1)  # [1, h, n, c] -> [b, h, n, c]

@@ -38,7 +38,7 @@ def pose(
     query: Tensor,
     memory: Memory,
     content: Content,
-    key_projection: nn.Module,
+    key_projection: nn.Module | raw.Affine,
     score: Score,
     visible: Tensor | None,
     bias: Tensor | None,
@@ -71,9 +71,9 @@ def pose(
     key, value = content.key, content.value
     if key is None or value is None:
         key, value = _raw_rows(memory)
-        if not isinstance(key_projection, nn.Linear):
+        if not isinstance(key_projection, raw.Linear):
             raise _replaced("key_projection", key_projection)
-        query, offset = fold(query, key_projection, key_projection.out_features // d)
+        query, offset = fold(query, key_projection, key_projection.weight.shape[0] // d)
         score = replace(score, offset=offset)
     _check_differentiable(query, key)
     if visible is None and bias is None:  # `remember` has cleared what lies beyond the lengths
@@ -83,7 +83,11 @@ def pose(
 
 
 def answer(
-    reading: Reading, problem: Problem, content: Content, value_projection: nn.Module, heads: int
+    reading: Reading,
+    problem: Problem,
+    content: Content,
+    value_projection: nn.Module | raw.Affine,
+    heads: int,
 ) -> Tensor:
     """Give the layer's values [b, h, t, e]: what was read, or its map in the raw form.
 
@@ -99,7 +103,7 @@ def answer(
     """
     if content.key is not None:
         return reading.value
-    if not isinstance(value_projection, nn.Linear):
+    if not isinstance(value_projection, raw.Linear):
         raise _replaced("value_projection", value_projection)
     total = reading.total
     if total is None:  # no dropout: the weights of a row sum to 1, or to 0 where it is empty

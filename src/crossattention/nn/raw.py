@@ -12,19 +12,42 @@ score, so only the log-sum-exp and a soft cap see it; the value bias counts by t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from crossattention.kernels.contract import Reading
 
+
+@dataclass(frozen=True)
+class Affine:
+    """A linear map made of tensors that belong to another module: W x + b.
+
+    >>> Affine(torch.ones(3, 2))(torch.ones(1, 2)).tolist()
+    [[2.0, 2.0, 2.0]]
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Map rows [..., c] -> [..., o]."""
+        return F.linear(rows, self.weight, self.bias)
+
+
+Linear = nn.Linear | Affine
 Folding = tuple[Tensor, Tensor | None]  # a folded query [b, h, t, c], and q·b_k [b, h, t, 1]
-Fold = Callable[[Tensor, nn.Linear, int], Folding]  # what `fold_query` does, or its equal
+Fold = Callable[[Tensor, Linear, int], Folding]  # what `fold_query` does, or its equal
 
 
 def refusals(
-    key: nn.Module, value: nn.Module, key_norm: nn.Module, rotary: nn.Module | None
+    key: nn.Module | Affine,
+    value: nn.Module | Affine,
+    key_norm: nn.Module,
+    rotary: nn.Module | None,
 ) -> list[str]:
     """List, in words, why these modules cannot be folded into the query and the average.
 
@@ -35,6 +58,8 @@ def refusals(
     if type(key_norm) is not nn.Identity:
         reasons.append("the key norm does not commute with the key projection")
     for name, module in (("key", key), ("value", value)):
+        if isinstance(module, Affine):
+            continue
         if type(module) is not nn.Linear:
             reasons.append(f"the {name} projection is a {type(module).__name__}, not nn.Linear")
         elif is_watched(module):
@@ -42,7 +67,7 @@ def refusals(
     return reasons
 
 
-def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> Folding:
+def fold_query(query: Tensor, key: Linear, memory_heads: int) -> Folding:
     """Fold a query through the key projection.
 
     Args:
@@ -69,7 +94,7 @@ def fold_query(query: Tensor, key: nn.Linear, memory_heads: int) -> Folding:
     return folded.unflatten(2, (h // memory_heads, t)).flatten(1, 2), offset
 
 
-def map_average(reading: Reading, value: nn.Linear, memory_heads: int, total: Tensor) -> Tensor:
+def map_average(reading: Reading, value: Linear, memory_heads: int, total: Tensor) -> Tensor:
     """Map averaged rows through the value projection.
 
     Args:

@@ -25,6 +25,15 @@ _numbers = count()
 _storages: WeakKeyDictionary[torch.UntypedStorage, int] = WeakKeyDictionary()
 
 
+def next_number() -> int:
+    """Draw a number under which a layer files what it writes into memories.
+
+    >>> next_number() != next_number()
+    True
+    """
+    return next(_numbers)
+
+
 class Numbered(nn.Module):
     """A layer with a number of its own, under which memories file what it wrote.
 
@@ -38,11 +47,11 @@ class Numbered(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.number = next(_numbers)
+        self.number = next_number()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.number = next(_numbers)
+        self.number = next_number()
 
 
 def stamp_of(*modules: nn.Module) -> Stamp:

@@ -1,0 +1,1 @@
+"""Modules that people have inside their models, each adopted wherever it stands."""

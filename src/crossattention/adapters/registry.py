@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from crossattention.adapters.contract import Adopter
 from crossattention.adapters.hugging_face.adopter import HuggingFace
+from crossattention.adapters.parts.adopter import Parts
 
-ADOPTERS: tuple[Adopter, ...] = (HuggingFace(),)
+ADOPTERS: tuple[Adopter, ...] = (HuggingFace(), Parts())

@@ -13,12 +13,27 @@ from torch import nn
 from crossattention.adapters.contract import Decode, ModelExplanation
 from crossattention.adapters.parts.contract import Part
 from crossattention.adapters.parts.decoder import Decoder
+from crossattention.adapters.parts.idefics2 import Idefics2Resampler
 from crossattention.adapters.parts.latent_pool import LatentPool
 from crossattention.adapters.parts.multihead import Multihead
+from crossattention.adapters.parts.perceiver import PerceiverAttention
+from crossattention.adapters.parts.q_former import QFormerAttention
 from crossattention.adapters.parts.siglip import SiglipPooling
+from crossattention.adapters.parts.whisper import WhisperAttention
+from crossattention.adapters.parts.whisper_decode import WhisperDecode
 from crossattention.errors import ContractError, complaint, describe
 
-PARTS: tuple[Part, ...] = (SiglipPooling(), LatentPool(), Decoder(), Multihead())
+PARTS: tuple[Part, ...] = (
+    SiglipPooling(),
+    LatentPool(),
+    QFormerAttention(),
+    Idefics2Resampler(),
+    PerceiverAttention(),
+    WhisperDecode(),
+    WhisperAttention(),
+    Decoder(),
+    Multihead(),
+)
 
 
 class Parts:
@@ -28,7 +43,7 @@ class Parts:
     (True, False)
     """
 
-    kinds = tuple(part.kind for part in PARTS)
+    kinds = tuple(dict.fromkeys(part.kind for part in PARTS))
 
     def knows(self, model: nn.Module) -> bool:
         """Whether there is at least one of them."""

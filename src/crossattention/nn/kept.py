@@ -57,7 +57,7 @@ class Kept(Generic[T]):
 def _state(modules: list[nn.Module]) -> Hashable | None:
     """All that a value hangs on, or None where none may be kept."""
     device = next((each.device for module in modules for each in module.parameters()), None)
-    if device is None or _is_recorded(device) or not all(_is_plain(each) for each in modules):
+    if device is None or is_recorded(device) or not all(_is_plain(each) for each in modules):
         return None
     stream = autocast = None
     if device.type == "cuda":  # what one stream computes another may read too early
@@ -67,8 +67,12 @@ def _state(modules: list[nn.Module]) -> Hashable | None:
     return stamp_of(*modules), autocast, torch.is_inference_mode_enabled(), stream
 
 
-def _is_recorded(device: torch.device) -> bool:
-    """Whether torch records what is computed: a kept number would be a constant in its record."""
+def is_recorded(device: torch.device) -> bool:
+    """Whether torch records what is computed: a kept number would be a constant in its record.
+
+    >>> is_recorded(torch.device("cpu"))
+    True
+    """
     return (
         torch.is_grad_enabled()
         or forward_ad._current_level >= 0

@@ -13,6 +13,7 @@ from torch import nn
 from crossattention.adapters.contract import Decode, ModelExplanation
 from crossattention.adapters.parts.contract import Part
 from crossattention.adapters.parts.decoder import Decoder
+from crossattention.adapters.parts.denoising import DenoisingAttention
 from crossattention.adapters.parts.idefics2 import Idefics2Resampler
 from crossattention.adapters.parts.latent_pool import LatentPool
 from crossattention.adapters.parts.multihead import Multihead
@@ -31,6 +32,7 @@ PARTS: tuple[Part, ...] = (
     PerceiverAttention(),
     WhisperDecode(),
     WhisperAttention(),
+    DenoisingAttention(),
     Decoder(),
     Multihead(),
 )

@@ -1,4 +1,4 @@
-"""What is asked of every adopted module: the same numbers and gradients, copies, pickles, release."""
+"""What is asked of every adopted module: equal numbers, gradients, copies, pickles, release."""
 
 from __future__ import annotations
 

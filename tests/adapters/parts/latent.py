@@ -36,7 +36,9 @@ class AttentionPoolLatent(nn.Module):
         self.proj = nn.Linear(width, width)
         self.proj_drop = nn.Dropout(0.0)
         self.norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Pool; one fused path, and one whose mask is added whatever it is."""

@@ -16,7 +16,7 @@ from crossattention.adapters.parts.denoising import DenoisingAttention, TextProc
 from crossattention.errors import ContractError
 
 pytest.importorskip("diffusers")
-from diffusers.models.attention_processor import (  # noqa: E402
+from diffusers.models.attention_processor import (
     Attention,
     AttnProcessor,
     AttnProcessor2_0,

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 import torch
-from adapters.parts.ask import lives_on, same_numbers
 from torch import nn
 from transformers.models.idefics2.configuration_idefics2 import Idefics2PerceiverConfig
 from transformers.models.idefics2.modeling_idefics2 import Idefics2PerceiverResampler
 
+from adapters.parts.ask import lives_on, same_numbers
 from crossattention.adapters.parts.idefics2 import Idefics2Resampler
 
 B, S, C, N = 3, 11, 12, 5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from adapters.parts.ask import adopted, lives_on, same_numbers
-from adapters.parts.latent import AttentionPoolLatent
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from adapters.parts.ask import adopted, lives_on, same_numbers
+from adapters.parts.latent import AttentionPoolLatent
 from crossattention.adapters.parts.latent_pool import LatentPool
 from crossattention.errors import ContractError
 

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 import torch
-from adapters.parts.ask import adopted, lives_on, same_numbers
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PerceiverConfig, PerceiverModel
 
+from adapters.parts.ask import adopted, lives_on, same_numbers
 from crossattention.adapters.parts.perceiver import PerceiverAttention
 
 B, S, N, C, INPUT = 3, 13, 5, 12, 7
@@ -54,7 +54,9 @@ def test_attention_alone(form: str) -> None:
     torch.manual_seed(0)
     module = perceiver(qk=10, v=14).encoder.cross_attention.attention.self
     latents, rows = torch.randn(B, N, C).double(), torch.randn(B, S, INPUT).double()
-    for mask in (None, torch.randn(B, 1, 1, S).double()):
+    lowest = torch.zeros(B, 1, 1, S).double()
+    lowest[1] = torch.finfo(torch.float64).min  # padding alone is averaged, as the class has it
+    for mask in (None, torch.randn(B, 1, 1, S).double(), lowest):
         same_numbers(PART, module, lambda each, m=mask: each(latents, None, rows, m)[0], form)
     lives_on(PART, module, lambda each: each(latents, None, rows)[0])
 

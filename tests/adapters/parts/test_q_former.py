@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from adapters.parts.ask import lives_on, same_numbers
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
@@ -16,6 +15,7 @@ from transformers import (
     InstructBlipQFormerModel,
 )
 
+from adapters.parts.ask import lives_on, same_numbers
 from crossattention.adapters.parts.q_former import QFormerAttention
 from crossattention.errors import ContractError
 

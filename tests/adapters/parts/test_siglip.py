@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from adapters.parts.ask import adopted, lives_on, same_numbers
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Siglip2VisionConfig, SiglipVisionConfig, SiglipVisionModel
 from transformers.models.siglip.modeling_siglip import SiglipMultiheadAttentionPoolingHead
 from transformers.models.siglip2.modeling_siglip2 import Siglip2MultiheadAttentionPoolingHead
 
+from adapters.parts.ask import adopted, lives_on, same_numbers
 from crossattention.adapters.parts.siglip import SiglipPooling
 from crossattention.errors import ContractError
 

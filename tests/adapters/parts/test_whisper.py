@@ -39,10 +39,7 @@ def test_decoder_equals_stock_clip_by_clip(beams: int, pieces: tuple[int, ...]) 
     tokens = torch.randint(17, (CLIPS * beams, sum(pieces)))
     clips = torch.randn(CLIPS, ROWS, C)
     want = torch.cat(
-        [
-            model.decoder(tokens[i * beams : (i + 1) * beams], clips[i : i + 1])
-            for i in range(CLIPS)
-        ]
+        [model.decoder(tokens[i * beams : (i + 1) * beams], clips[i : i + 1]) for i in range(CLIPS)]
     )
     adopt(model)
     cache, hooks = model.install_kv_cache_hooks()
@@ -70,7 +67,8 @@ def test_decode_takes_clips_with_beams(given: dict[str, int]) -> None:
     clips = torch.randn(CLIPS, ROWS, C)
     want = [model.decode(clip, options(**given)) for clip in clips]
     adopt(model)
-    for found in (model.decode(clips, options(**given)), [model.decode(x, options(**given)) for x in clips]):
+    one_by_one = [model.decode(clip, options(**given)) for clip in clips]
+    for found in (model.decode(clips, options(**given)), one_by_one):
         for got, stock in zip(found, want, strict=True):
             assert got.tokens == stock.tokens
             assert got.avg_logprob == pytest.approx(stock.avg_logprob, rel=1e-4)

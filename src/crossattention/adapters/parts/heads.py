@@ -132,9 +132,15 @@ class Posed:
     form: str
     problem: Problem
 
-    def values(self, kernel: str = "auto") -> Tensor:
-        """Compute the heads' values, `[b, h, t, e]`; 0 for a row that may read nothing."""
-        return self._mapped(read(self.problem, kernel))
+    def values(self, lowest: bool = False) -> Tensor:
+        """Compute the heads' values, `[b, h, t, e]`; 0 for a row that may read nothing.
+
+        Args:
+            lowest: whether the bias may be the lowest float all along a row. Beside it a
+                log-sum-exp is rounded, and the gradients of fused kernels come from that.
+        """
+        kept = lowest and torch.is_grad_enabled()
+        return self._mapped(read(self.problem, "matmul" if kept else "auto"))
 
     def values_and_weights(self) -> tuple[Tensor, Tensor]:
         """Compute the values and the weights they were averaged with, `[b, h, t, s]`."""
@@ -177,4 +183,3 @@ def pose(
     )
     key, value = clear_unread(*kept, readable, owner)
     return Problem(query, key, value, owner, mask, score, dropout)
-

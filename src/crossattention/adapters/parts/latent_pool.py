@@ -15,7 +15,12 @@ from torch import Tensor, nn
 
 from crossattention.adapters.parts.heads import Heads
 from crossattention.adapters.parts.masks import Masks, fits
-from crossattention.adapters.parts.replaced import Replaced, Replacing, check_replaceable, check_takes
+from crossattention.adapters.parts.replaced import (
+    Replaced,
+    Replacing,
+    check_replaceable,
+    check_takes,
+)
 from crossattention.errors import ContractError, complaint
 from crossattention.nn.form import choose_form
 from crossattention.nn.raw import Affine, is_watched

@@ -15,7 +15,12 @@ from torch import Tensor, nn
 
 from crossattention.adapters.parts.heads import Heads
 from crossattention.adapters.parts.masks import Masks
-from crossattention.adapters.parts.replaced import Replaced, Replacing, check_replaceable, check_takes
+from crossattention.adapters.parts.replaced import (
+    Replaced,
+    Replacing,
+    check_replaceable,
+    check_takes,
+)
 from crossattention.adapters.parts.torch_masks import from_torch_masks
 from crossattention.errors import ContractError, complaint
 from crossattention.nn.raw import Affine

@@ -22,7 +22,8 @@ def kind_of(module: nn.Module, kinds: tuple[Named, ...]) -> tuple[type[nn.Module
     for base in type(module).__mro__:
         for named in kinds:
             if (base.__module__, base.__qualname__) == named[:2]:
-                return (base, named) if type(module).forward is base.forward else None
+                stock = vars(base).get("forward")
+                return (base, named) if type(module).forward is stock else None
     return None
 
 

@@ -1,4 +1,4 @@
-"""The cross-attention of Perceiver and Perceiver IO: latents read the input, or outputs the latents.
+"""The cross-attention of Perceiver and Perceiver IO: latents read an input, outputs the latents.
 
     value[b, h, t] = softmax(W_q norm(l) · (W_k x̂ + b_k) · d^-½ + mask) (W_v x̂ + b_v),   x̂ = norm(x)
 
@@ -57,7 +57,8 @@ class PerceiverForward(Replaced):
             form=self.form,
         )
         if not output_attentions:
-            return (posed.values("auto" if inputs_mask is None else "matmul").transpose(1, 2).flatten(2),)
+            read = posed.values(lowest=inputs_mask is not None)
+            return (read.transpose(1, 2).flatten(2),)  # [b, h, t, e] -> [b, t, h·e]
         values, weights = posed.values_and_weights()
         return values.transpose(1, 2).flatten(2), weights.to(values.dtype)
 

@@ -63,8 +63,10 @@ def check_replaceable(module: nn.Module) -> None:
     >>> check_replaceable(nn.Identity())
     """
     if "forward" in vars(module):
-        do = "adopt the model before whatever wraps it, or leave this module out"
-        given = f"a {type(module).__name__} whose forward is wrapped"
+        kind, do = type(module).__name__, "adopt the model before whatever wraps it"
+        given = f"a {kind} whose forward is wrapped"
+        if is_replaced(module):
+            given, do = f"a {kind} that is adopted already", "release it first"
         raise ContractError(complaint("module", "as its class defines it", given, do))
 
 
@@ -77,7 +79,7 @@ def replace(forward: Replaced) -> None:
     True
     """
     check_replaceable(forward.module)
-    forward.module.forward = forward
+    vars(forward.module)["forward"] = forward  # found before that of the class
 
 
 def restore(module: nn.Module) -> None:

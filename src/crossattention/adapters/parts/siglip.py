@@ -101,6 +101,5 @@ def read_constant(
         masks = Masks(bias=torch.zeros_like(hidden, dtype=asked.dtype).masked_fill(hidden, lowest))
     dropout = attention.dropout if attention.training else 0.0
     posed = heads.pose(asked, rows, masks=masks, dropout=dropout, form=form)
-    # Beside the lowest float a log-sum-exp is rounded, and fused kernels' gradients come from it.
-    kernel = "auto" if attention_mask is None else "matmul"
-    return posed.values(kernel).transpose(1, 2).flatten(2)  # [b, h, n, d] -> [b, n, c]
+    read = posed.values(lowest=attention_mask is not None)
+    return read.transpose(1, 2).flatten(2)  # [b, h, n, d] -> [b, n, c]

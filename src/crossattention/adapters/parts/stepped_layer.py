@@ -1,6 +1,6 @@
 """One `torch.nn.TransformerDecoderLayer`, a step at a time, in its own weights and its own order.
 
-    post-norm   x = norm(x + part(x)),      pre-norm   x = x + part(norm(x))
+post-norm   x = norm(x + part(x)),      pre-norm   x = x + part(norm(x))
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class SteppedLayer:
     @property
     def width(self) -> int:
         """The width of the stream, c."""
-        return self.layer.self_attn.embed_dim
+        width: int = self.layer.self_attn.embed_dim
+        return width
 
     def remember(self, memory: Memory, queries: int | None, form: str) -> Memory:
         """Write keys and values `[m, h, s, d]`, or that the rows are read as they are."""
@@ -69,14 +70,14 @@ class SteppedLayer:
 
         def itself(rows: Tensor) -> Tensor:
             output, kept[0] = self._read_past(rows, kept[0])
-            return layer.dropout1(output)
+            return _mapped(layer.dropout1, output)
 
         def other(rows: Tensor) -> Tensor:
-            return layer.dropout2(self._read_memory(rows, memory, visible))
+            return _mapped(layer.dropout2, self._read_memory(rows, memory, visible))
 
         def feed(rows: Tensor) -> Tensor:
             inner = layer.dropout(layer.activation(layer.linear1(rows)))
-            return layer.dropout3(layer.linear2(inner))
+            return _mapped(layer.dropout3, layer.linear2(inner))
 
         for norm, part in ((layer.norm1, itself), (layer.norm2, other), (layer.norm3, feed)):
             stream = self._around(norm, part, stream)
@@ -111,6 +112,11 @@ class SteppedLayer:
         problem = replace(posed, dropout=_dropout(reader))
         found = answer(read(problem), problem, content, heads.value, reader.num_heads)
         return _merged(reader, found)
+
+
+def _mapped(module: nn.Module, rows: Tensor) -> Tensor:
+    output: Tensor = module(rows)
+    return output
 
 
 def _merged(reader: nn.MultiheadAttention, found: Tensor) -> Tensor:

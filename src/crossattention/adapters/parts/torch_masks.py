@@ -40,7 +40,7 @@ def from_torch_masks(
     ):
         if given is None:
             continue
-        ranked = shapes.get(tuple(given.shape))
+        ranked = next((to for have, to in shapes.items() if given.shape == have), None)
         if ranked is None or not (given.dtype == torch.bool or given.is_floating_point()):
             return None
         masks = _joined(masks, F.pad(given.reshape(ranked), (0, extra)))

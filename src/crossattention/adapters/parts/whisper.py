@@ -41,7 +41,7 @@ class WhisperForward(Replaced):
             return answer
         module: Any = self.module
         key, value = self._kept(xa, kv_cache)
-        (b, t, _), m = x.shape, key.shape[0]
+        b, m = x.shape[0], key.shape[0]
         if m == 0 or b % m:
             want = f"a multiple of the {m} clips"
             do = "put the beams of each clip one after another"

@@ -19,6 +19,7 @@ from house.source import PACKAGE, read
 
 README = Path(__file__).parents[1] / "README.md"
 PAGES = [README, *sorted((README.parent / "docs").rglob("*.md"))]
+NEEDS = re.compile(r"^<!-- needs (\w+) -->$", re.MULTILINE)  # a package that a page's examples use
 ROOT_NAMES = [
     "AttentionPool",
     "ContractError",
@@ -127,6 +128,8 @@ def test_a_careless_import_is_seen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_of_pages_run(page: Path) -> None:
+    for package in NEEDS.findall(page.read_text("utf-8")):
+        pytest.importorskip(package)
     with torch.random.fork_rng():
         assert examples.run_blocks(page) > 0
 

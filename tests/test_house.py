@@ -32,16 +32,20 @@ ROOT_NAMES = [
     "Perceiver",
     "Resampler",
     "SelfAttention",
+    "adopt",
+    "adopted",
     "attend",
     "attend_with_lse",
     "attention_weights",
     "explain",
+    "explain_model",
     "from_attention_mask",
     "from_media",
     "from_padding_mask",
     "from_torch",
     "from_window",
     "merge",
+    "release",
 ]
 MODULES = [
     ".".join(("crossattention", *source.parts))

@@ -1,5 +1,7 @@
 """Cross-attention for PyTorch: one sequence reads another, from a memory projected once."""
 
+from typing import TYPE_CHECKING
+
 from crossattention.attention.attend import attend, attend_with_lse, attention_weights
 from crossattention.attention.explain import explain
 from crossattention.attention.merge import merge
@@ -18,6 +20,9 @@ from crossattention.nn.self_attention import SelfAttention
 from crossattention.owner import Owner
 from crossattention.window import from_window
 
+if TYPE_CHECKING:
+    from crossattention.adapters.adopt import adopt, adopted, explain_model, release
+
 __all__ = [
     "AttentionPool",
     "ContractError",
@@ -30,14 +35,28 @@ __all__ = [
     "Perceiver",
     "Resampler",
     "SelfAttention",
+    "adopt",
+    "adopted",
     "attend",
     "attend_with_lse",
     "attention_weights",
     "explain",
+    "explain_model",
     "from_attention_mask",
     "from_media",
     "from_padding_mask",
     "from_torch",
     "from_window",
     "merge",
+    "release",
 ]
+
+_ADAPTERS = ("adopt", "adopted", "explain_model", "release")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ADAPTERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from crossattention import adapters  # other people's models are looked at when asked for
+
+    return getattr(adapters, name)

@@ -9,6 +9,7 @@ import pickle
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from crossattention.adapters.parts.multihead import Multihead
 from crossattention.adapters.parts.replaced import is_replaced, restore
@@ -178,7 +179,7 @@ def test_nothing_else_changes_and_release_restores() -> None:
 
 def test_copies_read_their_own_weights() -> None:
     torch.manual_seed(0)
-    layer = adopted(nn.MultiheadAttention(C, H, batch_first=True))
+    layer = adopted(nn.MultiheadAttention(C, H, batch_first=True), "raw")
     copied = copy.deepcopy(layer)
     assert is_replaced(copied)
     assert copied.forward.module is copied
@@ -193,7 +194,7 @@ def test_copies_read_their_own_weights() -> None:
 def test_pickles_stay_adopted_and_read_their_own_weights() -> None:
     torch.manual_seed(0)
     module = nn.MultiheadAttention(C, H, batch_first=True)
-    loaded = pickle.loads(pickle.dumps(adopted(module)))
+    loaded = pickle.loads(pickle.dumps(adopted(module, "raw")))
     assert is_replaced(loaded)
     assert loaded.forward.module is loaded
     given = streams(module)
@@ -204,7 +205,7 @@ def test_pickles_stay_adopted_and_read_their_own_weights() -> None:
 def test_weights_are_read_as_they_are_now(change: str) -> None:
     torch.manual_seed(0)
     module = nn.MultiheadAttention(C, H, batch_first=True)
-    layer, given = adopted(module), streams(module, t=1)
+    layer, given = adopted(module, "raw"), streams(module, t=1)
     layer(*given)
     other = nn.MultiheadAttention(C, H, batch_first=True)
     if change == "functional":
@@ -230,6 +231,7 @@ def test_what_torch_refuses_torch_refuses() -> None:
         {"attn_mask": torch.zeros(T, S + 1, dtype=torch.bool)},
         {"key_padding_mask": torch.zeros(B, S, dtype=torch.long)},
         {"is_causal": True},
+        {"is_causal": True, "key_padding_mask": torch.zeros(B, S, dtype=torch.bool)},
     ):
         with pytest.raises((AssertionError, RuntimeError)) as stock:
             module(query, key, key, **options)
@@ -263,7 +265,7 @@ def test_compiled() -> None:
     torch.manual_seed(0)
     module = nn.MultiheadAttention(C, H, batch_first=True).eval()
     given = streams(module)
-    whole = torch.compile(adopted(module), backend="eager", fullgraph=True)
+    whole = torch.compile(adopted(module, "raw"), backend="eager", fullgraph=True)
     torch.testing.assert_close(whole(*given)[0], module(*given)[0])
 
 
@@ -280,11 +282,23 @@ def test_a_wrapped_forward_is_refused() -> None:
 
 
 def test_one_query_row_projects_nothing() -> None:
-    """A query over many rows reads them raw: the key map is never called on them."""
-    module = nn.MultiheadAttention(C, H, batch_first=True).eval()
-    layer, given = adopted(module), streams(module, t=1, s=97)
-    with torch.no_grad(), torch.utils.flop_counter.FlopCounterMode(display=False) as stock:
-        module(*given)
-    with torch.no_grad(), torch.utils.flop_counter.FlopCounterMode(display=False) as ours:
-        layer(*given)
-    assert 2 * ours.get_total_flops() < stock.get_total_flops()
+    """A query over many rows reads them as they are."""
+    module = nn.MultiheadAttention(96, 4, batch_first=True).eval()
+    query, rows = torch.randn(B, 1, 96), torch.randn(B, 499, 96)
+    totals = []
+    for layer in (module, adopted(module)):
+        with torch.no_grad(), FlopCounterMode(display=False) as counted:
+            layer(query, rows, rows)
+        totals.append(counted.get_total_flops())
+    assert 5 * totals[1] < totals[0]
+
+
+def test_where_nothing_is_gained_torch_answers() -> None:
+    """To the bit; a mask may hide all from a row, so those reads are ours."""
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(C, H, batch_first=True)
+    given = streams(module)
+    assert torch.equal(adopted(module)(*given)[0], module(*given)[0])
+    everything = torch.ones(B, S, dtype=torch.bool)
+    assert module(*given, key_padding_mask=everything)[0].isnan().all()
+    assert adopted(module)(*given, key_padding_mask=everything)[0].isfinite().all()

@@ -4,16 +4,15 @@
 
 A few query rows over many memory rows read them as they are, so that nothing is projected; a row
 that may read nothing gets the output bias, as torch gives it without weights, and never NaN; rows
-hidden from all may hold anything. Self-attention (one tensor as query and key) is torch's own.
+hidden from all may hold anything. Self-attention (one tensor as query and key) is torch's own, and
+so is a read without masks in which nothing is to be gained.
 """
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crossattention.adapters.parts.heads import Heads
 from crossattention.adapters.parts.masks import Masks
 from crossattention.adapters.parts.replaced import (
     Replaced,
@@ -21,11 +20,12 @@ from crossattention.adapters.parts.replaced import (
     check_replaceable,
     check_takes,
 )
+from crossattention.adapters.parts.torch_heads import extra_rows, heads_of
 from crossattention.adapters.parts.torch_masks import from_torch_masks
 from crossattention.errors import ContractError, complaint
-from crossattention.nn.raw import Affine
-from crossattention.nn.sizes import Sizes
+from crossattention.nn.form import form_costs
 
+WORTH = 8_000_000  # multiply-adds that take about as long as the checks around them
 Answer = tuple[Tensor, Tensor | None]
 TAKES = (
     "query", "key", "value", "key_padding_mask", "need_weights", "attn_mask",
@@ -60,8 +60,11 @@ class MultiheadForward(Replaced):
         module, streams = self.module, _streams(self.module, query, key, value)
         masks = None
         if streams is not None and not (is_causal and attn_mask is None):
-            masks = _masks(module, streams, query.dim(), key_padding_mask, attn_mask)
-        if streams is None or masks is None:  # self-attention, or for torch to refuse
+            if key_padding_mask is not None or attn_mask is not None:
+                masks = _masks(module, streams, query.dim(), key_padding_mask, attn_mask)
+            elif _gains(module, streams, self.form):
+                masks = Masks()
+        if streams is None or masks is None:  # self-attention, nothing to gain, or to be refused
             answer: Answer = self.stock(
                 query, key, value, key_padding_mask, need_weights, attn_mask,
                 average_attn_weights, is_causal,
@@ -98,44 +101,10 @@ class Multihead(Replacing):
         """Raise if its forward is another, or "raw" is asked for and it has rows of its own."""
         check_takes(nn.MultiheadAttention, TAKES)
         check_replaceable(module)
-        if form == "raw" and isinstance(module, nn.MultiheadAttention) and _extra(module):
+        if form == "raw" and isinstance(module, nn.MultiheadAttention) and extra_rows(module):
             do = 'pass form="auto"'
             given = '"raw" for a module with add_bias_kv or add_zero_attn'
             raise ContractError(complaint("form", "one that each module can take", given, do))
-
-
-def heads_of(module: nn.MultiheadAttention) -> tuple[Affine, Heads]:
-    """Give the query map and the heads of a module, as its weights are now.
-
-    >>> heads_of(nn.MultiheadAttention(8, 2, kdim=5))[1].sizes.memory_widths
-    (5, 8)
-    """
-    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
-    if module.in_proj_weight is not None:
-        query, key, value = module.in_proj_weight.chunk(3)  # [3c, c] -> 3 of [c, c]
-    else:
-        query, key, value = module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
-    h, d = module.num_heads, module.head_dim
-    sizes = Sizes(module.embed_dim, h, h, d, d, (module.kdim, module.vdim))
-    heads = Heads(
-        Affine(key, biases[1]), Affine(value, biases[2]), sizes, d**-0.5, extra=_extra(module)
-    )
-    return Affine(query, biases[0]), heads
-
-
-def _extra(module: nn.MultiheadAttention) -> tuple[Tensor, Tensor] | None:
-    """Rows behind the memory's: a learned one, then one of zeros, as the module has them."""
-    h, d = module.num_heads, module.head_dim
-    pairs = []
-    if module.bias_k is not None and module.bias_v is not None:
-        pairs.append((module.bias_k.view(h, 1, d), module.bias_v.view(h, 1, d)))
-    if module.add_zero_attn:
-        zero = module.out_proj.weight.new_zeros(h, 1, d)
-        pairs.append((zero, zero))
-    if not pairs:
-        return None
-    keys, values = zip(*pairs, strict=True)
-    return torch.cat(keys, 1), torch.cat(values, 1)
 
 
 def _read(
@@ -154,6 +123,18 @@ def _read(
         return posed.values().transpose(1, 2).flatten(2), None  # [b, h, t, d] -> [b, t, c]
     values, weights = posed.values_and_weights()
     return values.transpose(1, 2).flatten(2), weights.to(asked.dtype)
+
+
+def _gains(
+    module: nn.MultiheadAttention, streams: tuple[Tensor, Tensor, Tensor | None], form: str
+) -> bool:
+    """Whether a read without masks is worth leaving torch's own code for."""
+    if form != "auto":
+        return True
+    (m, t, _), s = streams[0].shape, streams[1].shape[1]
+    costs = form_costs(t, s, heads_of(module)[1].sizes)
+    raw = costs["raw"] if extra_rows(module) is None else costs["projected"]
+    return m * (costs["projected"] - raw) > WORTH
 
 
 def _masks(

@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from crossattention.adapters.parts.masks import Masks
-from crossattention.adapters.parts.multihead import Multihead, heads_of
+from crossattention.adapters.parts.multihead import Multihead
 from crossattention.adapters.parts.named import check_kind, kind_of
 from crossattention.adapters.parts.replaced import Replaced, Replacing, check_replaceable
+from crossattention.adapters.parts.torch_heads import heads_of
 from crossattention.errors import ContractError, complaint, describe
 
 KINDS = (

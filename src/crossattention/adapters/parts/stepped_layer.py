@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from crossattention.adapters.parts.heads import pose
 from crossattention.adapters.parts.masks import Masks
-from crossattention.adapters.parts.multihead import heads_of
+from crossattention.adapters.parts.torch_heads import heads_of
 from crossattention.attention.attend import read
 from crossattention.content import Content
 from crossattention.kernels.contract import Score

@@ -36,6 +36,7 @@ TAKES = (
 class MultiheadForward(Replaced):
     """The forward of an adopted `torch.nn.MultiheadAttention`.
 
+    >>> import torch
     >>> layer = nn.MultiheadAttention(8, 2, batch_first=True)
     >>> forward = MultiheadForward(layer, "auto")
     >>> query, rows = torch.randn(1, 3, 8), torch.randn(1, 5, 8)

@@ -64,7 +64,9 @@ def _pix2struct() -> PreTrainedModel:
         "num_hidden_layers": 1, "num_attention_heads": 3, "seq_len": 40,
     }  # fmt: skip
     config = hf.Pix2StructConfig(text_config=text, vision_config=vision)
-    return hf.Pix2StructForConditionalGeneration(config)
+    model = hf.Pix2StructForConditionalGeneration(config)
+    model.generation_config.use_cache = True
+    return model
 
 
 def _vision(decoder: str) -> PreTrainedModel:

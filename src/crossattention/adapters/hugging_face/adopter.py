@@ -42,10 +42,12 @@ class HuggingFace:
         found = find(inner)
         if form == "raw":
             choose_form(form, {}, raw_refusals(found.modules(inner), found, None))
-        names = dict(zip(found.paths, implementations(inner, found), strict=False))
-        ours = {name: register(name) for name in set(names.values())}
+        now = [name.removeprefix(PREFIX) for name in implementations(inner, found)]
+        names = dict(zip(found.paths, now, strict=False))
+        for name in set(now):  # all of them, before anything has changed
+            register(name)
         for path, name in names.items():
-            _name(inner, path, ours[name])
+            _name(inner, path, register(name))
         vars(inner)[EXPAND] = Expand(inner, found, form)
         vars(inner)[PREPARE] = Prepare(inner, found, form)
         return Record(found, names, take_over(inner, found))

@@ -35,6 +35,7 @@ def register(before: str) -> str:
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
+    before = before.removeprefix(PREFIX)  # another model of the same config may be adopted
     if before not in SERVES:
         do = 'load the model with attn_implementation="sdpa"'
         want = f"one of {', '.join(SERVES)}"

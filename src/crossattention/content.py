@@ -12,7 +12,7 @@ from crossattention.argument import FLOATS
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.grown import Grown
 
-Stamp = tuple[tuple[int, int, int], ...]
+Stamp = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ A row is *empty* where nothing is visible, or every visible score has a bias of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,8 +27,7 @@ from crossattention.errors import ContractError, complaint, describe
 Causal = str | int | None
 
 
-@dataclass(frozen=True)
-class Mask:
+class Mask(NamedTuple):
     """Everything that decides which scores count, checked.
 
     `rows` [m, s] belongs to the memories, `visible` and `bias` (rank 4, each axis full or 1)

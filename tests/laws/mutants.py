@@ -35,7 +35,7 @@ BIAS = """    if folded.bias is not None:
 PROBLEM = "    return Problem(query, key, value, memory.owner, mask, score)\n"
 GATHERED = """    if memory.owner is not None:
         at = memory.owner.index
-        mask = replace(mask, rows=None if mask.rows is None else mask.rows[at])
+        mask = mask._replace(rows=None if mask.rows is None else mask.rows[at])
         return Problem(query, key[at], value[at], None, mask, score)
 """
 OF_SELF = "shape, query.device, readable, None, None, None, causal, readable is not None"
@@ -74,7 +74,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("switched adapters unseen", "09_reuse::test_what_a_layer", "nn/stamp.py",
      "return id(module), hash(hooks), hash(tuple(switches))", "return id(module), hash(hooks), 0"),
     ("a storage known by its address alone", "09_reuse::test_an_address", "nn/stamp.py",
-     "hash((number, kept.data_ptr()))", "kept.data_ptr()"),
+     "known[0], kept.data_ptr(), version", "kept.data_ptr(), version"),
     ("causal by default", "06_permutation::test_memory_rows", DOOR,
      "masks.causal_rows(causal, shape[2]", 'masks.causal_rows(causal or "top_left", shape[2]'),
     ("causal corner wrong", "01_definition::test_value_is", "mask.py",

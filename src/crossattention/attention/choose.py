@@ -5,6 +5,11 @@ A named kernel never falls back: it runs, or its refusals are raised.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+import torch
+from torch.autograd import forward_ad
+
 from crossattention.errors import ContractError, NoKernelError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem
 from crossattention.kernels.costs import rate
@@ -14,6 +19,8 @@ from crossattention.kernels.native import Native
 from crossattention.kernels.reference import Reference
 
 KERNELS: tuple[Kernel, ...] = (Reference(), Matmul(), Fused(), Native())
+MOST = 4096  # choices that are kept at a time
+_CHOICES: dict[Hashable, Kernel] = {}
 
 
 def choose(problem: Problem, kernel: str | Kernel = "auto") -> Kernel:
@@ -54,6 +61,46 @@ def choose(problem: Problem, kernel: str | Kernel = "auto") -> Kernel:
 
 
 def _cheapest(problem: Problem) -> Kernel:
+    """Look the choice up, or make it: it hangs on a problem's traits and on nothing else."""
+    if is_recorded():
+        return _compared(problem)
+    traits = _traits(problem)
+    chosen = _CHOICES.get(traits)
+    if chosen is None:
+        if len(_CHOICES) >= MOST:
+            _CHOICES.clear()
+        chosen = _CHOICES[traits] = _compared(problem)
+    return chosen
+
+
+def is_recorded() -> bool:
+    """Whether a graph or a transform follows what is computed, in which sizes may be symbols.
+
+    >>> is_recorded()
+    False
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.maybe_current_level() is not None
+        or forward_ad._current_level >= 0
+    )
+
+
+def _traits(problem: Problem) -> Hashable:
+    """List all that a refusal or a cost hangs on."""
+    query, key, value, owner, mask, score, dropout, wants_lse = problem
+    bias, is_grad_enabled = mask.bias, torch.is_grad_enabled()
+    return (
+        query.shape, key.shape, value.shape, query.dtype, key.dtype, value.dtype, query.device,
+        None if owner is None else owner.per_memory,
+        mask.rows is None, mask.visible is None, score.softcap is None, dropout > 0, wants_lse,
+        None if bias is None else (bias.dtype, is_grad_enabled and bias.requires_grad),
+        is_grad_enabled and problem.wants_gradient,
+    )  # fmt: skip
+
+
+def _compared(problem: Problem) -> Kernel:
     best, least = KERNELS[0], float("inf")
     for kernel in KERNELS:  # a loop, as torch.compile does not trace min with a key
         if not kernel.refuses(problem):

@@ -43,21 +43,39 @@ def enter(
             key[:, None],
             value[:, None],
         )  # [b, t, d] -> [b, 1, t, d]
-    owned = check_owner(owner, query.shape[0], key.shape[0])
+    (b, h, t, d), (m, _, s, _) = query.shape, key.shape
+    owned = check_owner(owner, b, m)
     rows = None
     if lengths is not None:
-        lengths = masks.check_lengths(lengths, key.shape[0], key.shape[2]).to(key.device)
-        rows = torch.arange(key.shape[2], device=key.device) < lengths[:, None]  # [m] -> [m, s]
-    shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    mask, readable = build_mask(shape, query.device, rows, owned, visible, bias, causal)
+        lengths = masks.check_lengths(lengths, m, s).to(key.device)
+        rows = torch.arange(s, device=key.device) < lengths[:, None]  # [m] -> [m, s]
+    may_be_empty = rows is not None or s == 0
+    hides = (query.device, rows, owned, visible, bias, causal, may_be_empty)
+    mask, readable = build_mask((b, h, t, s), *hides)
     key, value = clear_unread(key, value, readable, owned)
-    score = Score(check_scale(scale, query.shape[-1]), check_softcap(softcap))
+    score = Score(check_scale(scale, d), check_softcap(softcap))
     problem = Problem(query, key, value, owned, mask, score, check_dropout(dropout))
     return problem, headless
 
 
 def check_streams(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Check that query, key and value are tensors whose sizes, dtypes and devices agree."""
+    if not _agree(query, key, value):
+        _check_each(query, key, value)
+
+
+def _agree(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether all is well with three tensors that have heads: what is asked word by word below."""
+    for given in (query, key, value):
+        if not isinstance(given, Tensor) or given.is_nested or given.layout is not torch.strided:
+            return False
+        if given.dtype not in FLOATS or given.dim() != 4 or given.device != query.device:
+            return False
+    (_, h, _, d), (m, g, s, width) = query.shape, key.shape
+    return width == d and value.shape[:3] == (m, g, s) and g > 0 and h % g == 0
+
+
+def _check_each(query: Tensor, key: Tensor, value: Tensor) -> None:
     for name, given in (("query", query), ("key", key), ("value", value)):
         kinds = "float32, float64, bfloat16 or float16"
         check_tensor(name, given, FLOATS, f"a tensor of {kinds}", "convert it, or project it first")
@@ -174,6 +192,8 @@ def check_softcap(softcap: float | None) -> float | None:
 
 def check_dropout(dropout: float) -> float:
     """Check a probability."""
+    if type(dropout) is float and 0 <= dropout < 1:
+        return dropout
     do = "it is the probability that a weight is dropped"
     most = math.nextafter(1, 0)
     return check_number("dropout", dropout, "from 0 to below 1", do, low=0, high=most)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -23,8 +22,7 @@ from crossattention.mask import Mask
 from crossattention.owner import Owner
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """How a product becomes a score: `cap · tanh(scale · (q·k + offset) / cap)`.
 
     `offset` `[b, h, t, 1]` is the part of q·k that is the same for all memory rows (a key bias
@@ -39,8 +37,7 @@ class Score:
     offset: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One reading, checked: query [b, h, t, d], key [m, g, s, d], value [m, g, s, e].
 
     `owner` None means that query sequence i reads memory i. `dropout` acts on the weights.
@@ -87,8 +84,7 @@ class Problem:
         return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What was read: value [b, h, t, e], its log-sum-exp and its weights' total [b, h, t].
 
     `lse` is there when it was asked for. `total` is the sum of the weights after dropout, there
@@ -117,8 +113,7 @@ class Reading:
         return self.lse
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """What a kernel needs: multiply-adds, bytes read and written, and separate pieces of work.
 
     >>> Cost(multiply_adds=2, bytes=8).pieces
@@ -157,9 +152,19 @@ def plainly(device: torch.device) -> AbstractContextManager[object]:
     >>> with plainly(torch.device("cpu")), torch.autocast("cpu"):
     ...     pass
     """
-    if not torch.amp.is_autocast_available(device.type):
+    if not is_mixed() or not torch.amp.is_autocast_available(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
+
+
+def is_mixed() -> bool:
+    """Whether autocast is on, for any device.
+
+    >>> with torch.autocast("cpu"):
+    ...     is_mixed()
+    True
+    """
+    return torch._C._is_any_autocast_enabled()
 
 
 def products(problem: Problem) -> int:

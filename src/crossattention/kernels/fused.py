@@ -12,7 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossattention.kernels.contract import Cost, Problem, Reading, plainly, products, traffic
+from crossattention.kernels.contract import (
+    Cost,
+    Problem,
+    Reading,
+    is_mixed,
+    plainly,
+    products,
+    traffic,
+)
 from crossattention.kernels.first_order import first_order
 from crossattention.kernels.fold import Folded, fold
 
@@ -63,11 +71,14 @@ class Fused:
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""
+        if _is_bare(problem):
+            query, key, value = problem.query, problem.key, problem.value
+            scale = problem.score.scale
+            return Reading(F.scaled_dot_product_attention(query, key, value, scale=scale))
         folded = fold(problem)
-        m, g, _, _ = problem.key.shape
         query, key, value = (
             _plain(first_order(each, self.name))
-            for each in (folded.query.expand(m, g, -1, -1), problem.key, problem.value)
+            for each in (folded.query, problem.key, problem.value)
         )
         mask, scale = _additive_or_bool(folded), problem.score.scale
         lse = None
@@ -89,12 +100,30 @@ class Fused:
         return Reading(folded.unfold(read), folded.unfold(_finish(lse, read, folded))[..., 0])
 
 
+def _is_bare(problem: Problem) -> bool:
+    """Whether torch's call is all there is to do: no mask, nothing to fold, copy, switch or add."""
+    query, key, value, owner, mask, _, _, wants_lse = problem
+    return (
+        owner is None
+        and mask.rows is mask.visible is mask.bias is mask.reads is None
+        and not wants_lse
+        and query.size(1) == key.size(1)
+        and query.is_contiguous()
+        and key.is_contiguous()
+        and value.is_contiguous()
+        and not problem.wants_gradient
+        and not is_mixed()
+    )
+
+
 def _needs_gradient(tensor: Tensor) -> bool:
     return torch.is_grad_enabled() and tensor.requires_grad
 
 
 def _plain(tensor: Tensor) -> Tensor:
     """Copy broadcast or transposed layouts, which the kernel's tails do not expect."""
+    if tensor.is_contiguous():
+        return tensor
     strides = zip(tensor.stride(), tensor.shape, strict=True)
     expanded = any(stride == 0 and size > 1 for stride, size in strides)
     return tensor.contiguous() if expanded or tensor.stride(-1) != 1 else tensor

@@ -121,9 +121,9 @@ class CrossAttention(Reader):
         >>> CrossAttention(8, 2).ask(torch.randn(1, 3, 8)).shape
         torch.Size([1, 2, 3, 4])
         """
-        check_stream("query", query, self.sizes.width, self.query_projection)
-        h, d = self.sizes.heads, self.sizes.key_width
-        projected = heads_of("query_projection", self.query_projection(query), h, d)
+        sizes, projection = self.sizes, self.query_projection
+        check_stream("query", query, sizes.width, projection)
+        projected = heads_of("query_projection", projection(query), sizes.heads, sizes.key_width)
         return turned(self.rotary, self.query_norm(projected), positions, "the query")
 
     def _remembered(self, memory: Tensor | Memory, query: Tensor) -> Memory:

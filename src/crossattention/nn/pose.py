@@ -8,7 +8,7 @@ no difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,7 @@ from crossattention.memory import Memory
 from crossattention.nn import raw
 
 
-@dataclass(frozen=True)
-class HeadsRead:
+class HeadsRead(NamedTuple):
     """What the heads read: value [b, h, t, e], lse [b, h, t] if asked for, and who read at all.
 
     `reads` is bool `[b|1, h|1, t|1, 1]`, False for a row that may read nothing; None: all read.
@@ -74,7 +73,7 @@ def pose(
         if not isinstance(key_projection, raw.Linear):
             raise _replaced("key_projection", key_projection)
         query, offset = fold(query, key_projection, key_projection.weight.shape[0] // d)
-        score = replace(score, offset=offset)
+        score = score._replace(offset=offset)
     _check_differentiable(query, key)
     if visible is None and bias is None:  # `remember` has cleared what lies beyond the lengths
         readable = None
@@ -158,15 +157,14 @@ def only_heads(problem: Problem, heads: list[int]) -> Problem:
         return tensor if tensor is None or tensor.shape[1] == 1 else tensor[:, kept]
 
     mask, score = problem.mask, problem.score
-    return replace(
-        problem,
+    return problem._replace(
         query=problem.query[:, kept],
         key=problem.key[:, memory_heads],
         value=problem.value[:, memory_heads],
-        mask=replace(
-            mask, visible=each(mask.visible), bias=each(mask.bias), reads=each(mask.reads)
+        mask=mask._replace(
+            visible=each(mask.visible), bias=each(mask.bias), reads=each(mask.reads)
         ),
-        score=replace(score, offset=None if score.offset is None else score.offset[:, kept]),
+        score=score._replace(offset=None if score.offset is None else score.offset[:, kept]),
     )
 
 

@@ -50,8 +50,12 @@ def check_kind(name: str, stream: Tensor, reader: nn.Module) -> None:
             f"shape {list(stream.shape)}",
         )
         raise ContractError(complaint(name, want, given, "give the layer one width"))
-    weight = reader.weight
+    weight: object = reader._parameters.get("weight")  # a module looks attributes up slowly
+    if weight is None:
+        weight = reader.weight
     if not isinstance(weight, Tensor):  # a norm without a scale
+        return
+    if stream.dtype == weight.dtype and stream.device == weight.device:
         return
     kind, place = stream.dtype, stream.device
     mixed = torch.is_autocast_enabled(place.type) if place.type != "meta" else False
@@ -127,5 +131,5 @@ def heads_of(name: str, projected: Tensor, heads: int, width: int) -> Tensor:
         want = f"a module that returns [b, t, {heads * width}], {heads} heads of width {width}"
         do = "give it the layer's sizes"
         raise ContractError(complaint(name, want, describe(projected), do))
-    split: Tensor = projected.unflatten(-1, (heads, -1)).transpose(1, 2)
-    return split
+    b, t, _ = projected.shape
+    return projected.reshape(b, t, heads, width).transpose(1, 2)

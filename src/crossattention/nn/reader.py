@@ -10,7 +10,6 @@ projected once, by `remember`, and read as often as needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -131,8 +130,9 @@ class Reader(Numbered):
         """
         problem, content = self._pose(query, memory, visible, bias, fold)
         row, score = self.null_row, problem.score
-        posed = replace(problem, wants_lse=wants_lse or row is not None)
-        found = read(posed, self.kernel)
+        if wants_lse or row is not None:
+            problem = problem._replace(wants_lse=True)
+        found = read(problem, self.kernel)
         value = answer(found, problem, content, self.value_projection, self.sizes.memory_heads)
         if row is None:
             return HeadsRead(value, found.lse, problem.mask.reads)
@@ -154,7 +154,7 @@ class Reader(Numbered):
         row, score = self.null_row, problem.score
         if row is None:
             return weights(problem if kept is None else only_heads(problem, kept))
-        lse = read(replace(problem, wants_lse=True, dropout=0.0), self.kernel).lse_or_raise()
+        lse = read(problem._replace(wants_lse=True, dropout=0.0), self.kernel).lse_or_raise()
         left = row.leaves(query, lse, score.scale, score.softcap)[..., None]
         shown: Tensor = (weights(problem) * left)[:, slice(None) if kept is None else kept]
         return shown
@@ -188,7 +188,8 @@ class Reader(Numbered):
         score = Score(check_scale(self.scale, query.shape[-1]), check_softcap(self.softcap))
         posed = pose(query, memory, content, self.key_projection, score, visible, bias, fold)
         dropout = check_dropout(self.dropout)
-        return replace(posed, dropout=dropout if self.training else 0.0), content
+        dropout = dropout if self.training else 0.0
+        return posed._replace(dropout=dropout) if dropout else posed, content
 
     def _stamp(self) -> Stamp:
         rotary = () if self.rotary is None else (self.rotary,)

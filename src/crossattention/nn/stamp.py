@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import torch
 from torch import nn
@@ -22,7 +22,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from crossattention.content import Stamp
 
 _numbers = count()
-_storages: WeakKeyDictionary[torch.UntypedStorage, int] = WeakKeyDictionary()
+# By the address of torch's object for a storage, which lives as long as the storage does.
+_storages: dict[int, tuple[int, ref[torch.UntypedStorage]]] = {}
 
 
 def next_number() -> int:
@@ -67,28 +68,39 @@ def stamp_of(*modules: nn.Module) -> Stamp:
     if torch.compiler.is_compiling():
         return ()
     _watch_optimizers()
-    stamps = []
+    stamps: list[tuple[int, ...]] = []
     for module in modules:
-        for kept in (*module.parameters(), *module.buffers()):
-            version = 0 if kept.is_inference() else kept._version
-            stamps.append((id(kept), _place(kept), version))
-        stamps += [_settings(each) for each in module.modules()]
+        for each in module.modules() if module._modules else (module,):
+            stamps.append(_settings(each))
+            for kept in (*each._parameters.values(), *each._buffers.values()):
+                if kept is not None:
+                    stamps.append(_state(kept))
     return tuple(stamps)
 
 
-def _place(kept: torch.Tensor) -> int:
+def _state(kept: torch.Tensor) -> tuple[int, ...]:
     """Where the numbers are. An address alone may come back, once what lay there is freed."""
     if torch._C._functorch.is_functorch_wrapped_tensor(kept):
-        return 0  # inside torch.func a parameter is a wrapper, new in each call, without storage
-    number = _storages.setdefault(kept.untyped_storage(), next(_numbers))
-    return hash((number, kept.data_ptr()))
+        return (id(kept),)  # inside torch.func: a wrapper, new in each call, without storage
+    storage = kept.untyped_storage()
+    known = _storages.get(id(storage)) or _numbered(storage)
+    version = 0 if kept.is_inference() else kept._version
+    return id(kept), known[0], kept.data_ptr(), version
 
 
-def _settings(module: nn.Module) -> tuple[int, int, int]:
+def _numbered(storage: torch.UntypedStorage) -> tuple[int, ref[torch.UntypedStorage]]:
+    address = id(storage)
+    known = next(_numbers), ref(storage, lambda _: _storages.pop(address, None))
+    _storages[address] = known
+    return known
+
+
+def _settings(module: nn.Module) -> tuple[int, ...]:
     """What else a module's result hangs on: its hooks, a replaced forward, its own switches."""
+    hooked = module._forward_pre_hooks or module._forward_hooks
+    if type(module) in _WITHOUT_SWITCHES and not hooked and "forward" not in vars(module):
+        return (id(module),)
     hooks = (*module._forward_pre_hooks, *module._forward_hooks)  # each hook has a number
-    if type(module) in _WITHOUT_SWITCHES and not hooks and "forward" not in vars(module):
-        return id(module), 0, 0
     switches = [
         (name, _plain(value)) for name, value in vars(module).items() if name not in _OF_TORCH
     ]

@@ -109,7 +109,7 @@ class SteppedLayer:
         asked = ask(rows).unflatten(-1, (reader.num_heads, -1)).transpose(1, 2)  # -> [b, h, t, d]
         score = Score(heads.scale)
         posed = pose_memory(asked, memory, content, heads.key, score, visible, None)
-        problem = replace(posed, dropout=_dropout(reader))
+        problem = posed._replace(dropout=_dropout(reader))
         found = answer(read(problem), problem, content, heads.value, reader.num_heads)
         return _merged(reader, found)
 

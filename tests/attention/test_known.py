@@ -1,0 +1,93 @@
+"""What is known of traits is what the long way finds, and an error comes however often asked."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+import crossattention as xa
+from crossattention.attention.choose import KERNELS, choose, seconds
+from crossattention.attention.door import enter
+from crossattention.attention.known import known_kernel
+from problems import MASKS, OWNERS, masks, streams
+
+DEFAULTS: dict[str, Any] = dict.fromkeys(
+    ("visible", "bias", "lengths", "owner", "causal", "softcap", "scale")
+)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("owner", OWNERS)
+def test_a_choice_that_is_looked_up_is_the_cheapest(owner: str, grad: bool) -> None:
+    torch.manual_seed(1)
+    kinds = (torch.float32, torch.bfloat16)
+    for _, mask, dtype, t, softcap in product("ab", MASKS, kinds, (2, 5), (None, 2.0)):
+        query, key, value = streams(OWNERS[owner], dtype=dtype, t=t)
+        given = masks(mask, len(OWNERS[owner]), 4, t, 7) | {
+            "owner": OWNERS[owner],
+            "softcap": softcap,
+        }
+        with torch.set_grad_enabled(grad):
+            query.requires_grad_(grad)
+            problem, _ = enter(query, key, value, **(DEFAULTS | given), dropout=0.0)
+            accepting = [kernel for kernel in KERNELS if not kernel.refuses(problem)]
+            wanted = min(accepting, key=lambda kernel: seconds(kernel, problem))
+            assert choose(problem) is wanted
+
+
+@torch.no_grad()
+def test_a_kernel_that_is_known_is_the_one_that_is_chosen() -> None:
+    for _, s, dtype in product("ab", (1, 7, 512), (torch.float32, torch.float16)):
+        query, key, value = streams([0, 1, 2], dtype=dtype, s=s)
+        problem, _ = enter(query, key, value, **DEFAULTS, dropout=0.0)
+        assert known_kernel(query, key, value) is choose(problem)
+        read = xa.attend(query, key, value, scale=0.5)
+        assert torch.equal(read, xa.attend(query, key, value, scale=0.5, kernel=choose(problem)))
+
+
+@torch.no_grad()
+def test_nothing_is_known_of_what_takes_the_long_way() -> None:
+    query, key, value = streams([0, 1, 2])
+    for given in ((query[:, 0], key[:, 0], value[:, 0]), (query, key[:, :, :0], value[:, :, :0])):
+        for _ in "ab":
+            assert known_kernel(*given) is None
+    with torch.enable_grad():
+        assert known_kernel(query, key, value) is None
+    assert not xa.attend(query, key[:, :, :0], value[:, :, :0]).any()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "broken", ["width", "rows", "heads", "memories", "dtype", "rank", "nested"]
+)
+def test_what_is_refused_once_is_refused_again(broken: str) -> None:
+    query, key, value = streams([0, 1, 2])
+    xa.attend(query, key, value)
+    bad = {
+        "width": (query[..., :2], key, value),
+        "rows": (query, key, value[:, :, :5]),
+        "heads": (query[:, :3], key, value),
+        "memories": (query, key[:2], value[:2]),
+        "dtype": (query, key.long(), value),
+        "rank": (query, key[0], value[0]),
+        "nested": (query, torch.nested.nested_tensor(list(key)), value),
+    }[broken]
+    said = set()
+    for _ in "ab":
+        with pytest.raises(xa.ContractError) as caught:
+            xa.attend(*bad)
+        said.add(str(caught.value))
+    with torch.enable_grad(), pytest.raises(xa.ContractError) as caught:
+        xa.attend(*bad)
+    assert said == {str(caught.value)}
+
+
+@torch.no_grad()
+def test_autocast_changes_nothing() -> None:
+    query, key, value = streams([0, 1, 2], dtype=torch.float32)
+    read = xa.attend(query, key, value)
+    with torch.autocast("cpu"):
+        assert torch.equal(xa.attend(query, key, value), read)

@@ -6,7 +6,7 @@ post-norm   x = norm(x + part(x)),      pre-norm   x = x + part(norm(x))
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -30,8 +30,8 @@ class Kept(Generic[T]):
 
     >>> kept, layer = Kept[Tensor](), nn.Linear(2, 2)
     >>> with torch.no_grad():
-    ...     first = kept.of([layer], lambda: layer.weight * 2)
-    ...     again = kept.of([layer], lambda: layer.weight * 2)
+    ...     first = kept.of(state_of([layer]), lambda: layer.weight * 2)
+    ...     again = kept.of(state_of([layer]), lambda: layer.weight * 2)
     >>> again is first
     True
     """
@@ -42,11 +42,11 @@ class Kept(Generic[T]):
     def __reduce__(self) -> tuple[type[Kept[T]], tuple[()]]:
         return Kept, ()
 
-    def of(self, modules: list[nn.Module], make: Callable[[], T]) -> T:
-        """Give what `make` computes from these modules, computed once if it can be kept."""
+    def of(self, state: Hashable | None, make: Callable[[], T]) -> T:
+        """Give what `make` computes in this state, computed once if there is one."""
         if torch.compiler.is_compiling():
             return make()
-        state, entry = _state(modules), self._entry
+        entry = self._entry
         if state is not None and entry is not None and entry[0] == state:
             return entry[1]
         made = make()
@@ -54,9 +54,16 @@ class Kept(Generic[T]):
         return made
 
 
-def _state(modules: list[nn.Module]) -> Hashable | None:
-    """All that a value hangs on, or None where none may be kept."""
-    device = next((each.device for module in modules for each in module.parameters()), None)
+def state_of(modules: list[nn.Module]) -> Hashable | None:
+    """All that a value computed from modules hangs on, or None where none may be kept.
+
+    >>> state_of([nn.Linear(2, 2)]) is None  # gradients are on
+    True
+    """
+    if torch.compiler.is_compiling():
+        return None
+    held = (each for module in modules for each in module._parameters.values())
+    device = next((each.device for each in held if each is not None), None)
     if device is None or is_recorded(device) or not all(_is_plain(each) for each in modules):
         return None
     stream = autocast = None

@@ -10,7 +10,8 @@ Papers: Lee et al. 2019, "Set Transformer" (pooling by multi-head attention); Zh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -18,7 +19,7 @@ from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn import raw
 from crossattention.nn.cross_attention import CrossAttention
-from crossattention.nn.kept import Kept
+from crossattention.nn.kept import Kept, state_of
 from crossattention.nn.learned import LearnedQueries
 from crossattention.nn.project import finish
 
@@ -100,8 +101,9 @@ class AttentionPool(nn.Module):
             # What its call does besides is unknown here, so it is called.
             output: Tensor = attention(self.queries(memory.sequences), memory, visible=visible)
             return output
-        asked = self._ask(memory.sequences)
-        found = attention.read(asked, memory, visible=visible, fold=self._fold)
+        state = self._state()
+        asked, fold = self._ask(state, memory.sequences), partial(self._fold, state)
+        found = attention.read(asked, memory, visible=visible, fold=fold)
         merged = found.value.transpose(1, 2).flatten(2)  # [b, h, n, e] -> [b, n, h·e]
         return finish(merged, attention.output_projection, found.reads)
 
@@ -123,7 +125,7 @@ class AttentionPool(nn.Module):
         torch.Size([1, 2, 1, 5])
         """
         memory = self._remembered(rows, lengths)
-        asked = self._ask(memory.sequences)
+        asked = self._ask(self._state(), memory.sequences)
         return self.attention.weights_of(asked, memory, visible=visible, heads=heads)
 
     def _remembered(self, rows: Tensor | Memory, lengths: Tensor | Sequence[int] | None) -> Memory:
@@ -133,7 +135,13 @@ class AttentionPool(nn.Module):
         count = self.queries(1).shape[1]
         return self.attention.remember(memory, queries=count, form=self.form)
 
-    def _ask(self, sequences: int) -> Tensor:
+    def _state(self) -> Hashable | None:
+        """What the projected queries hang on, folded ones included."""
+        read = self.attention
+        asking = [self.queries, read.query_projection, read.query_norm]
+        return state_of([*asking, read.key_projection, read.key_norm])
+
+    def _ask(self, state: Hashable | None, sequences: int) -> Tensor:
         """Project the queries, once for all sequences: [n, c] -> [b, h, n, d]."""
 
         def ask() -> Tensor:
@@ -144,19 +152,16 @@ class AttentionPool(nn.Module):
                 raise ContractError(complaint("queries", want, describe(rows), do))
             return asked
 
-        return self._asked.of(self._asking(), ask).expand(sequences, -1, -1, -1)
+        return self._asked.of(state, ask).expand(sequences, -1, -1, -1)
 
-    def _fold(self, asked: Tensor, key: raw.Linear, memory_heads: int) -> raw.Folding:
+    def _fold(
+        self, state: Hashable | None, asked: Tensor, key: raw.Linear, memory_heads: int
+    ) -> raw.Folding:
         """Fold the query of one sequence for all of them, as `raw.fold_query` would each."""
         b, one = asked.shape[0], asked[:1]
         if b == 0:
             return raw.fold_query(asked, key, memory_heads)
-        folded, offset = self._folded.of(
-            [*self._asking(), self.attention.key_projection, self.attention.key_norm],
-            lambda: raw.fold_query(one, key, memory_heads),
-        )
+        fold = partial(raw.fold_query, one, key, memory_heads)
+        folded, offset = self._folded.of(state, fold)
         shared = folded.expand(b, -1, -1, -1)  # [1, h, n, c] -> [b, h, n, c]
         return shared, None if offset is None else offset.expand(b, -1, -1, -1)
-
-    def _asking(self) -> list[nn.Module]:
-        return [self.queries, self.attention.query_projection, self.attention.query_norm]

@@ -204,6 +204,7 @@ def test_two_models_of_one_config() -> None:
     assert first.config._attn_implementation == "sdpa"
 
 
+@pytest.mark.slow
 def test_a_compiled_forward_writes_the_same() -> None:
     model = build("BART")
     given = inputs(model)

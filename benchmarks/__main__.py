@@ -29,6 +29,7 @@ QUESTIONS = (
     "loop",
     "translate",
     "train",
+    "adopt",
 )
 INTERRUPTED = 130
 
@@ -46,7 +47,7 @@ def main(words: list[str] | None = None) -> int:
     names = QUESTIONS if "all" in asked.names else tuple(dict.fromkeys(asked.names))
     answers: dict[str, dict[str, object]] = {}
     for name in names:
-        answer = ask(name, Run(asked.quick, asked.threads))
+        answer = ask(name, Run(asked.quick, asked.threads, asked.equality))
         answers[name] = answer
         _show(name, answer)
         if asked.json:
@@ -88,6 +89,9 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="say what each question is")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write summaries and rows there")
     parser.add_argument("--quick", action="store_true", help="few rows, shortly: not to quote")
+    parser.add_argument(
+        "--equality", action="store_true", help="adopt: compare tokens of every family instead"
+    )
     parser.add_argument("--threads", type=int, default=2, help="of torch and of every peer")
     asked = parser.parse_args(words)
     unknown = [name for name in asked.names if name not in (*QUESTIONS, "all")]
@@ -95,6 +99,8 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
         parser.error(f"no question {unknown[0]!r}; choose from all, {', '.join(QUESTIONS)}")
     if not asked.names and not asked.list:
         parser.error("name a question, or all, or pass --list")
+    if asked.equality and asked.names != ["adopt"]:
+        parser.error("--equality goes with `adopt` alone")
     if asked.threads < 1:
         parser.error("--threads must be at least 1")
     if asked.json and (asked.json.is_dir() or not asked.json.resolve().parent.is_dir()):

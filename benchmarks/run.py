@@ -28,11 +28,13 @@ class Run:
     Attributes:
         quick: measure a few rows only, shortly: to see that all works, not to quote.
         threads: of torch and of every peer.
+        equality: compare what adopted models write instead of timing them.
         missing: "name: reason", for each peer that a question asked for in vain.
     """
 
     quick: bool = False
     threads: int = 2
+    equality: bool = False
     missing: list[str] = field(default_factory=list)
     _told: float = 0.0
 

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import crossattention
-from adapters.models import build, inputs
-from adapters.same import compare, differences, generate
+from benchmarks.same_generation import compare, differences, generate
+from benchmarks.tiny_models import build, inputs
 from crossattention.adapters import adopt, adopted, explain_model, release
 from crossattention.adapters.adopt import RECORD, is_adopted
 from crossattention.adapters.contract import Bill

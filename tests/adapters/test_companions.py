@@ -12,8 +12,8 @@ from accelerate import cpu_offload, dispatch_model
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-from adapters.models import build, inputs
-from adapters.same import compare, differences, generate
+from benchmarks.same_generation import compare, differences, generate
+from benchmarks.tiny_models import build, inputs
 from crossattention.adapters import adopt, adopted, release
 from crossattention.errors import ContractError
 

@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
-from adapters.models import BUILDERS, build, inputs
-from adapters.same import compare, generate
+from benchmarks.same_generation import compare, generate
+from benchmarks.tiny_models import BUILDERS, build, inputs
 from crossattention.adapters import adopted
 from crossattention.adapters.hugging_face.cache import SharedCache
 from crossattention.adapters.hugging_face.families import FAMILIES

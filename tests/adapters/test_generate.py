@@ -9,8 +9,8 @@ import torch
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from adapters.models import VOCABULARY, build, inputs
-from adapters.same import compare, differences, generate
+from benchmarks.same_generation import compare, differences, generate
+from benchmarks.tiny_models import VOCABULARY, build, inputs
 from crossattention.adapters import adopt, adopted, release
 
 NAMES = ["BART", "T5", "Whisper", "TrOCR"]

@@ -22,6 +22,7 @@ PAGES = [README, *sorted((README.parent / "docs").rglob("*.md"))]
 NEEDS = re.compile(r"^<!-- needs (\w+) -->$", re.MULTILINE)  # a package that a page's examples use
 ROOT_NAMES = [
     "AttentionPool",
+    "Cheapest",
     "ContractError",
     "CrossAttention",
     "GatedCrossAttention",
@@ -32,6 +33,7 @@ ROOT_NAMES = [
     "Perceiver",
     "Resampler",
     "SelfAttention",
+    "Table",
     "adopt",
     "adopted",
     "attend",

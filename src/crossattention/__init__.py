@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING
 
 from crossattention.attention.attend import attend, attend_with_lse, attention_weights
+from crossattention.attention.cheapest import Cheapest
 from crossattention.attention.explain import explain
 from crossattention.attention.merge import merge
 from crossattention.errors import ContractError, NoKernelError
+from crossattention.kernels.costs import Table
 from crossattention.mask import from_attention_mask, from_padding_mask
 from crossattention.media import from_media
 from crossattention.memory import Memory
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionPool",
+    "Cheapest",
     "ContractError",
     "CrossAttention",
     "GatedCrossAttention",
@@ -35,6 +38,7 @@ __all__ = [
     "Perceiver",
     "Resampler",
     "SelfAttention",
+    "Table",
     "adopt",
     "adopted",
     "attend",

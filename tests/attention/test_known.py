@@ -43,9 +43,23 @@ def test_a_kernel_that_is_known_is_the_one_that_is_chosen() -> None:
     for _, s, dtype in product("ab", (1, 7, 512), (torch.float32, torch.float16)):
         query, key, value = streams([0, 1, 2], dtype=dtype, s=s)
         problem, _ = enter(query, key, value, **DEFAULTS, dropout=0.0)
-        assert known_kernel(query, key, value) is choose(problem)
+        assert known_kernel(query, key, value, None) is choose(problem)
         read = xa.attend(query, key, value, scale=0.5)
         assert torch.equal(read, xa.attend(query, key, value, scale=0.5, kernel=choose(problem)))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("index", [[0, 0, 0, 1, 1, 1], [1, 0, 1], [0, 0, 2], [1, 1]])
+def test_what_an_owner_shares_is_known_by_how_it_groups(index: list[int]) -> None:
+    memories = max(index) + 1
+    owner = xa.Owner.of(index, memories)
+    query = torch.randn(len(index), 4, 3, 6)
+    key, value = torch.randn(2, memories, 2, 7, 6)
+    key[owner.unread if owner.unread is not None else []] = torch.nan  # nobody reads it
+    for _ in "ab":
+        read = xa.attend(query, key, value, owner=owner)
+        copied = xa.attend(query, key[index], value[index], kernel="reference")
+        assert torch.allclose(read, copied, atol=1e-6)
 
 
 @torch.no_grad()
@@ -53,9 +67,9 @@ def test_nothing_is_known_of_what_takes_the_long_way() -> None:
     query, key, value = streams([0, 1, 2])
     for given in ((query[:, 0], key[:, 0], value[:, 0]), (query, key[:, :, :0], value[:, :, :0])):
         for _ in "ab":
-            assert known_kernel(*given) is None
+            assert known_kernel(*given, None) is None
     with torch.enable_grad():
-        assert known_kernel(query, key, value) is None
+        assert known_kernel(query, key, value, None) is None
     assert not xa.attend(query, key[:, :, :0], value[:, :, :0]).any()
 
 

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from crossattention.kernels.costs import SHIPPED, Table
 
 SHAPE = ("--queries", 1, "--memory", 1500, "--width", 512, "--heads", 8)
 
@@ -42,3 +45,27 @@ def test_bad_input_is_one_paragraph(
 ) -> None:
     shown = run("explain", *arguments)
     assert shown.code == 2 and f"`{said}` must be" in shown.said and shown.out == ""
+
+
+def test_the_table_that_speaks_is_named(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert f"table: {SHIPPED.name}" in run("explain", *SHAPE).out
+    known = {
+        dtype: {"reference": rates["matmul"], "matmul": rates["reference"]}
+        for dtype, rates in SHIPPED.rates.items()
+    }
+    Table("mine", known).write(tmp_path / "mine.json")
+    shown = run("explain", *SHAPE, "--table", tmp_path / "mine.json")
+    assert shown.code == 0 and "table: mine.json" in shown.out
+    body = json.loads(run("explain", *SHAPE, "--table", tmp_path / "mine.json", "--json").out)
+    for form in body["forms"]:
+        assert (form["kernels"]["chosen"], form["kernels"]["table"]) == ("reference", "mine.json")
+        seconds = {each["name"]: each["seconds"] for each in form["kernels"]["kernels"]}
+        assert seconds["fused"] is None and seconds["matmul"] > seconds["reference"]
+
+
+def test_what_is_no_table_is_said(run: Callable, tmp_path: Path) -> None:
+    shown = run("explain", *SHAPE, "--table", tmp_path / "absent.json")
+    assert shown.code == 2 and "`table` must be" in shown.said and shown.out == ""

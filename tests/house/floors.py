@@ -32,7 +32,7 @@ FLOORS = (
 HEIGHT = {name: height for height, names in enumerate(FLOORS) for name in names}
 CORE = HEIGHT["seq2seq"]
 KERNELS = "kernels"
-SHARED_BY_KERNELS = ("contract", "first_order", "fold")
+SHARED_BY_KERNELS = ("contract", "count", "first_order", "fold")
 
 
 def floor_faults(package: Path) -> list[str]:

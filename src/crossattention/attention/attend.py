@@ -72,12 +72,13 @@ def attend(
     >>> attend(torch.ones(1, 1, 1), key, torch.tensor([[[2.0], [4.0], [7.0]]]), lengths=[2]).item()
     3.0
     """
-    bare = visible is bias is lengths is owner is None and causal is softcap is None
-    if bare and kernel == "auto" and type(dropout) is float and dropout == 0:
-        known = known_kernel(query, key, value)
+    bare = visible is bias is lengths is None and causal is softcap is None
+    grouped = owner if isinstance(owner, Owner) and owner.unread is None else None
+    if bare and grouped is owner and kernel == "auto" and type(dropout) is float and dropout == 0:
+        known = known_kernel(query, key, value, grouped)
         if known is not None:
             score = Score(check_scale(scale, query.shape[-1]))
-            return known.run(Problem(query, key, value, None, Mask(), score)).value
+            return known.run(Problem(query, key, value, grouped, Mask(), score)).value
     problem, headless = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,

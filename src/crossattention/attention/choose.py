@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from crossattention.errors import ContractError, NoKernelError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem
-from crossattention.kernels.costs import rate
+from crossattention.kernels.costs import SHIPPED, Table
 from crossattention.kernels.fused import Fused
 from crossattention.kernels.matmul import Matmul
 from crossattention.kernels.native import Native
@@ -41,7 +41,7 @@ def choose(problem: Problem, kernel: str | Kernel = "auto") -> Kernel:
     'reference'
     """
     if isinstance(kernel, str) and kernel == "auto":
-        return _cheapest(problem)
+        return _known(problem)
     named = by_name(kernel) if isinstance(kernel, str) else kernel
     verbs = (getattr(named, verb, None) for verb in ("refuses", "cost", "run"))
     if (
@@ -60,16 +60,16 @@ def choose(problem: Problem, kernel: str | Kernel = "auto") -> Kernel:
     return named
 
 
-def _cheapest(problem: Problem) -> Kernel:
+def _known(problem: Problem) -> Kernel:
     """Look the choice up, or make it: it hangs on a problem's traits and on nothing else."""
     if is_recorded():
-        return _compared(problem)
+        return cheapest(problem)
     traits = _traits(problem)
     chosen = _CHOICES.get(traits)
     if chosen is None:
         if len(_CHOICES) >= MOST:
             _CHOICES.clear()
-        chosen = _CHOICES[traits] = _compared(problem)
+        chosen = _CHOICES[traits] = cheapest(problem)
     return chosen
 
 
@@ -90,21 +90,31 @@ def is_recorded() -> bool:
 def _traits(problem: Problem) -> Hashable:
     """List all that a refusal or a cost hangs on."""
     query, key, value, owner, mask, score, dropout, wants_lse = problem
-    bias, is_grad_enabled = mask.bias, torch.is_grad_enabled()
+    visible, bias, is_grad_enabled = mask.visible, mask.bias, torch.is_grad_enabled()
     return (
         query.shape, key.shape, value.shape, query.dtype, key.dtype, value.dtype, query.device,
         None if owner is None else owner.per_memory,
-        mask.rows is None, mask.visible is None, score.softcap is None, dropout > 0, wants_lse,
-        None if bias is None else (bias.dtype, is_grad_enabled and bias.requires_grad),
+        mask.rows is None, None if visible is None else visible.shape,
+        score.softcap is None, dropout > 0, wants_lse,
+        None if bias is None else (bias.shape, bias.dtype, is_grad_enabled and bias.requires_grad),
         is_grad_enabled and problem.wants_gradient,
     )  # fmt: skip
 
 
-def _compared(problem: Problem) -> Kernel:
+def cheapest(problem: Problem, table: Table = SHIPPED) -> Kernel:
+    """Take the kernel that a table puts at the fewest seconds, of those that accept.
+
+    >>> import torch
+    >>> from crossattention.kernels.contract import Score
+    >>> from crossattention.mask import Mask
+    >>> x = torch.zeros(1, 1, 1, 2)
+    >>> cheapest(Problem(x, x, x, None, Mask(), Score(1.0), dropout=0.1)).name
+    'matmul'
+    """
     best, least = KERNELS[0], float("inf")
     for kernel in KERNELS:  # a loop, as torch.compile does not trace min with a key
         if not kernel.refuses(problem):
-            estimate = seconds(kernel, problem)
+            estimate = seconds(kernel, problem, table)
             if estimate < least:
                 best, least = kernel, estimate
     return best
@@ -123,8 +133,8 @@ def by_name(name: str) -> Kernel:
     raise ContractError(complaint("kernel", f'"auto" or one of {names}', repr(name), "choose one"))
 
 
-def seconds(kernel: Kernel, problem: Problem) -> float:
-    """Estimate a kernel's time from the shipped table.
+def seconds(kernel: Kernel, problem: Problem, table: Table = SHIPPED) -> float:
+    """Estimate a kernel's time from a table; NaN for a kernel that it does not know.
 
     >>> import torch
     >>> from crossattention.kernels.contract import Score
@@ -133,4 +143,4 @@ def seconds(kernel: Kernel, problem: Problem) -> float:
     >>> seconds(by_name("matmul"), Problem(x, x, x, None, Mask(), Score(1.0))) > 0
     True
     """
-    return rate(kernel.name, problem.query.dtype).seconds(kernel.cost(problem))
+    return table.seconds(kernel.name, problem.query.dtype, kernel.cost(problem))

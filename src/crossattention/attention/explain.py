@@ -1,6 +1,6 @@
 """Say which kernel would read, why, and what each would cost, without reading.
 
-    seconds = overhead + multiply_adds / rate + bytes / bandwidth,   from the shipped table
+    seconds = overhead + multiply_adds·a + bytes·b + pieces·p + scores·w,   from a table
 
 Nothing is computed, so tensors on the "meta" device, which hold no numbers, will do.
 """
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from crossattention.attention.cheapest import Cheapest
 from crossattention.attention.choose import KERNELS, choose, seconds
 from crossattention.attention.door import enter
 from crossattention.errors import NoKernelError
 from crossattention.kernels.contract import Kernel, Problem
+from crossattention.kernels.costs import SHIPPED, Table
 from crossattention.mask import Causal
 from crossattention.owner import Owner
 
@@ -42,16 +44,19 @@ class Explanation:
     Attributes:
         kernels: one entry each, in the order of the table.
         chosen: the kernel that runs; None where the one that was named refuses.
+        table: the name of the table that the seconds are from.
 
-    >>> print(Explanation((KernelCost("matmul", (), 1680, 2304, 3e-5),), "matmul"))
+    >>> print(Explanation((KernelCost("matmul", (), 1680, 2304, 3e-5),), "matmul", "mine.json"))
     matmul      30.0 µs  1,680 multiply-adds  2,304 bytes  chosen
+    table: mine.json
     """
 
     kernels: tuple[KernelCost, ...]
     chosen: str | None
+    table: str
 
     def __str__(self) -> str:
-        """Write one line a kernel: time, cost, and whether it is chosen or refuses."""
+        """Write one line a kernel: time, cost, and whether it is chosen or refuses; the table."""
         lines = []
         for each in self.kernels:
             verdict = "chosen" if each.name == self.chosen else ""
@@ -61,7 +66,7 @@ class Explanation:
             lines.append(
                 f"{each.name:<9} {each.seconds * 1e6:>6.1f} µs  {cost}  {verdict}".rstrip()
             )
-        return "\n".join(lines)
+        return "\n".join((*lines, f"table: {self.table}"))
 
 
 def explain(
@@ -114,17 +119,21 @@ def explain_problem(problem: Problem, kernel: str | Kernel = "auto") -> Explanat
     >>> explain_problem(Problem(x, x, x, None, Mask(), Score(1.0)), "reference").chosen
     'reference'
     """
+    automatic = Cheapest() if isinstance(kernel, str) and kernel == "auto" else kernel
+    if isinstance(automatic, Cheapest):
+        kernels = tuple(_ask(each, problem, automatic.table) for each in KERNELS)
+        return Explanation(kernels, automatic.choose(problem).name, automatic.table.name)
     try:
         chosen = choose(problem, kernel).name
     except NoKernelError:
         chosen = None
     known = KERNELS if isinstance(kernel, str) else (*KERNELS, kernel)
-    return Explanation(tuple(_ask(each, problem) for each in known), chosen)
+    return Explanation(tuple(_ask(each, problem, SHIPPED) for each in known), chosen, SHIPPED.name)
 
 
-def _ask(kernel: Kernel, problem: Problem) -> KernelCost:
+def _ask(kernel: Kernel, problem: Problem, table: Table) -> KernelCost:
     cost = kernel.cost(problem)
     refusals = tuple(kernel.refuses(problem))
-    known = any(kernel is each for each in KERNELS)  # the table knows no kernel of the caller's own
-    estimate = seconds(kernel, problem) if known else float("nan")
+    known = any(kernel is each for each in KERNELS)  # no table knows a kernel of the caller's own
+    estimate = seconds(kernel, problem, table) if known else float("nan")
     return KernelCost(kernel.name, refusals, cost.multiply_adds, cost.bytes, estimate)

@@ -1,6 +1,6 @@
 """The kernel of a reading that hides nothing, known from one of the same traits before it.
 
-    traits = shapes, dtypes, devices and layouts of query, key and value
+    traits = shapes, dtypes, devices and layouts of query, key and value; how an owner groups them
 
 Whether the door lets tensors in, and which kernel is cheapest for them, hangs on these alone, so
 both are asked once. Whatever masks, shares, drops, records or transforms goes the long way.
@@ -16,12 +16,13 @@ from torch import Tensor
 from crossattention.attention.choose import choose, is_recorded
 from crossattention.attention.door import enter
 from crossattention.kernels.contract import Kernel
+from crossattention.owner import Owner
 
 MOST = 4096  # traits that are kept at a time
 _KERNELS: dict[Hashable, Kernel] = {}
 
 
-def known_kernel(query: Tensor, key: Tensor, value: Tensor) -> Kernel | None:
+def known_kernel(query: Tensor, key: Tensor, value: Tensor, owner: Owner | None) -> Kernel | None:
     """Name the kernel that "auto" takes; None where it hangs on more than traits.
 
     Raises:
@@ -29,7 +30,7 @@ def known_kernel(query: Tensor, key: Tensor, value: Tensor) -> Kernel | None:
 
     >>> x = torch.ones(1, 1, 1, 2)
     >>> with torch.no_grad():
-    ...     known_kernel(x, x, x) is known_kernel(x, x, x), known_kernel(x[0], x[0], x[0])
+    ...     known_kernel(x, x, x, None).name != "", known_kernel(x[0], x[0], x[0], None)
     (True, None)
     """
     if torch.is_grad_enabled() or is_recorded():
@@ -37,17 +38,25 @@ def known_kernel(query: Tensor, key: Tensor, value: Tensor) -> Kernel | None:
     for given in (query, key, value):
         if not isinstance(given, Tensor) or given.is_nested:
             return None
+    shared = None if owner is None else _traits(owner)
     traits = (
-        query.shape, key.shape, value.shape, query.dtype, key.dtype, value.dtype,
+        shared, query.shape, key.shape, value.shape, query.dtype, key.dtype, value.dtype,
         query.device, key.device, value.device, query.layout, key.layout, value.layout,
     )  # fmt: skip
     found = _KERNELS.get(traits)
-    return _learned(traits, query, key, value) if found is None else found
+    return _learned(traits, query, key, value, owner) if found is None else found
 
 
-def _learned(traits: Hashable, query: Tensor, key: Tensor, value: Tensor) -> Kernel | None:
+def _traits(owner: Owner) -> Hashable:
+    index = owner.index
+    return index.shape, index.device, owner.memories, owner.per_memory, owner.slots is None
+
+
+def _learned(
+    traits: Hashable, query: Tensor, key: Tensor, value: Tensor, owner: Owner | None
+) -> Kernel | None:
     problem, headless = enter(
-        query, key, value, visible=None, bias=None, lengths=None, owner=None,
+        query, key, value, visible=None, bias=None, lengths=None, owner=owner,
         causal=None, softcap=None, scale=None, dropout=0.0,
     )  # fmt: skip
     if headless or problem.mask.reads is not None:

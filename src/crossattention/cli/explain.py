@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -11,7 +13,7 @@ from typer import Option
 from crossattention.errors import ContractError, complaint
 
 if TYPE_CHECKING:
-    from crossattention.nn.explain import FormExplanation
+    from crossattention.nn.explain import FormCost, FormExplanation
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
@@ -31,22 +33,28 @@ def explain(
     beams: Annotated[int, Option(help="Query sequences that read each memory.")] = 1,
     layers: Annotated[int, Option(help="Layers that read the same rows.")] = 1,
     dtype: Annotated[str, Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
+    table: Annotated[
+        Path | None, Option(help="A cost table that `tune` wrote; else the shipped one.")
+    ] = None,
     as_json: Annotated[bool, Option("--json", help="Write one JSON object.")] = False,
 ) -> None:
     """Show what reading a memory costs: each form and kernel, the choice, and where it flips.
 
     Multiply-adds of a form count all layers over the memory's life; those of a kernel, one read by
-    one layer. Seconds are estimates from the shipped table; nothing is measured.
+    one layer. Seconds are estimates from a cost table; nothing is measured.
     """
     if dtype not in DTYPES:
         want = f"one of {', '.join(DTYPES)}"
         raise ContractError(complaint("--dtype", want, repr(dtype), "choose one"))
     import torch
 
+    from crossattention.kernels.costs import SHIPPED, Table
     from crossattention.nn.explain import Reads, explain_forms
 
+    costs = SHIPPED if table is None else Table.read(table)
+
     reads = Reads(queries, memory, width, heads, memory_heads, batch, beams, layers, life)
-    found = explain_forms(reads, getattr(torch, dtype))
+    found = explain_forms(reads, getattr(torch, dtype), costs)
     if as_json:
         print(json.dumps({"life": reads.over_life, **_object(found)}))
     else:
@@ -57,8 +65,16 @@ def _object(found: FormExplanation) -> dict[str, Any]:
     return {
         "chosen": found.chosen,
         "flips_at": found.flips_at,
-        "forms": [dataclasses.asdict(form) for form in found.forms],
+        "forms": [_form(form) for form in found.forms],
     }
+
+
+def _form(form: FormCost) -> dict[str, Any]:
+    held = dataclasses.asdict(form)
+    for each in held["kernels"]["kernels"]:
+        if math.isnan(each["seconds"]):  # the table does not know the kernel, nor JSON the number
+            each["seconds"] = None
+    return held
 
 
 def _card(found: FormExplanation, life: int) -> None:
@@ -89,3 +105,4 @@ def _card(found: FormExplanation, life: int) -> None:
         f"raw is cheaper up to {found.flips_at:,} query rows over a life, then projected.\n"
     )
     console.print(kernels)
+    console.print(f"table: {found.forms[0].kernels.table}")

@@ -10,7 +10,6 @@ accepts.
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
@@ -114,7 +113,13 @@ class Reading(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a kernel needs: multiply-adds, bytes read and written, and separate pieces of work.
+    """What a kernel needs.
+
+    Attributes:
+        multiply_adds: of both products.
+        bytes: read and written.
+        pieces: separate pieces of work.
+        scores: scores that are turned into weights one by one, each pass over them counted.
 
     >>> Cost(multiply_adds=2, bytes=8).pieces
     0
@@ -123,6 +128,7 @@ class Cost(NamedTuple):
     multiply_adds: int
     bytes: int
     pieces: int = 0
+    scores: int = 0
 
 
 class Kernel(Protocol):
@@ -138,7 +144,7 @@ class Kernel(Protocol):
         ...
 
     def cost(self, problem: Problem) -> Cost:
-        """Count multiply-adds and bytes."""
+        """Count what it needs."""
         ...
 
     def run(self, problem: Problem) -> Reading:
@@ -165,30 +171,3 @@ def is_mixed() -> bool:
     True
     """
     return torch._C._is_any_autocast_enabled()
-
-
-def products(problem: Problem) -> int:
-    """Multiply-adds of q·k and weights·v: b·h·t·s·(d + e), the same for every kernel.
-
-    >>> import torch
-    >>> q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4)
-    >>> products(Problem(q, k, k, None, Mask(), Score(0.5)))
-    1680
-    """
-    b, _, h, _, t, s, d, e = problem.sizes
-    return b * h * t * s * (d + e)
-
-
-def traffic(problem: Problem) -> int:
-    """Bytes of query, key, value and result, each met once.
-
-    >>> import torch
-    >>> q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4)
-    >>> traffic(Problem(q, k, k, None, Mask(), Score(0.5)))
-    2304
-    """
-    b, _, h, _, t, _, _, e = problem.sizes
-    item = problem.query.element_size()
-    kept = problem.key.numel() * problem.key.element_size()
-    kept += problem.value.numel() * problem.value.element_size()
-    return kept + item * (problem.query.numel() + math.prod((b, h, t, e)))

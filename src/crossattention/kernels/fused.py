@@ -12,15 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossattention.kernels.contract import (
-    Cost,
-    Problem,
-    Reading,
-    is_mixed,
-    plainly,
-    products,
-    traffic,
-)
+from crossattention.kernels.contract import Cost, Problem, Reading, is_mixed, plainly
+from crossattention.kernels.count import products, touches, traffic
 from crossattention.kernels.first_order import first_order
 from crossattention.kernels.fold import Folded, fold
 
@@ -67,7 +60,7 @@ class Fused:
         if rows == 1 and item < 4:  # torch reads for a single half-precision row by a slow path
             again = 2 * kept
         pieces = m * g * -(-rows // 32) if rows > 1 else 0
-        return Cost(products(problem), traffic(problem) + again, pieces)
+        return Cost(products(problem), traffic(problem) + again, pieces, touches(problem))
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossattention.kernels.contract import Cost, Problem, Reading, plainly, products, traffic
+from crossattention.kernels.contract import Cost, Problem, Reading, plainly
+from crossattention.kernels.count import products, touches, traffic
 from crossattention.kernels.fold import Folded, fold
 
 
@@ -33,13 +34,11 @@ class Matmul:
     def cost(self, problem: Problem) -> Cost:
         """Count the products, and the scores written and read by each pass over them."""
         b, m, h, g, t, s, _, _ = problem.sizes
-        passes = 4 + (problem.mask.visible is not None or problem.mask.rows is not None)
-        passes += (problem.mask.bias is not None) + (problem.score.softcap is not None)
-        copies = 0
+        scores, copies = b * h * t * s, 0
         if problem.key.element_size() < 4:  # keys and values are widened before they are used
             copies = 8 * (problem.key.numel() + problem.value.numel())
-        scores = 4 * passes * b * h * t * s
-        return Cost(products(problem), traffic(problem) + scores + copies, m * g)
+        written = 4 * (3 * scores + touches(problem))  # float32, once more than they are touched
+        return Cost(products(problem), traffic(problem) + written + copies, m * g, scores)
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""

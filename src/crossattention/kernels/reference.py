@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossattention.kernels.contract import Cost, Problem, Reading, plainly, products, traffic
+from crossattention.kernels.contract import Cost, Problem, Reading, plainly
+from crossattention.kernels.count import products, traffic
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import torch
 
 from crossattention.argument import FLOATS, check_size
+from crossattention.attention.cheapest import Cheapest
 from crossattention.attention.explain import Explanation, explain_problem
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Score
+from crossattention.kernels.costs import SHIPPED, Table
 from crossattention.mask import Mask
 from crossattention.nn.form import choose_form, form_costs
 from crossattention.nn.sizes import Sizes
@@ -95,12 +97,15 @@ class FormExplanation:
     flips_at: int
 
 
-def explain_forms(reads: Reads, dtype: torch.dtype = torch.float32) -> FormExplanation:
+def explain_forms(
+    reads: Reads, dtype: torch.dtype = torch.float32, table: Table = SHIPPED
+) -> FormExplanation:
     """Explain the choice that `CrossAttention.remember` makes, for layers with plain projections.
 
     Args:
         reads: who reads what, how often.
         dtype: of rows, keys and values.
+        table: by which kernels are chosen.
     Raises:
         ContractError: a dtype that does not compute attention.
 
@@ -119,7 +124,7 @@ def explain_forms(reads: Reads, dtype: torch.dtype = torch.float32) -> FormExpla
     kept = {"projected": row * reads.layers * 2 * g * d, "raw": row * reads.width}
     shapes = {"projected": (g, d), "raw": (1, reads.width)}
     forms = tuple(
-        FormCost(name, costs[name] * everything, kept[name], _kernels(reads, shape, dtype))
+        FormCost(name, costs[name] * everything, kept[name], _kernels(reads, shape, dtype, table))
         for name, shape in shapes.items()
     )
     return FormExplanation(forms, choose_form("auto", costs, []), _flip(reads.memory, sizes))
@@ -133,7 +138,7 @@ def _flip(rows: int, sizes: Sizes) -> int:
     return (ahead - 1) // behind
 
 
-def _kernels(reads: Reads, shape: tuple[int, int], dtype: torch.dtype) -> Explanation:
+def _kernels(reads: Reads, shape: tuple[int, int], dtype: torch.dtype, table: Table) -> Explanation:
     """Ask the kernels about one read by one layer: g heads of keys and values of one width."""
     heads, width = shape
     sequences = reads.batch * reads.beams
@@ -146,4 +151,4 @@ def _kernels(reads: Reads, shape: tuple[int, int], dtype: torch.dtype) -> Explan
         index = torch.arange(reads.batch).repeat_interleave(reads.beams)  # [m] -> [b]
         owner = Owner.of(index, reads.batch)
     scale = (reads.width // reads.heads) ** -0.5
-    return explain_problem(Problem(query, rows, rows, owner, Mask(), Score(scale)))
+    return explain_problem(Problem(query, rows, rows, owner, Mask(), Score(scale)), Cheapest(table))

@@ -16,7 +16,8 @@ import torch
 from torch.autograd import forward_ad
 
 from crossattention.errors import ContractError, complaint
-from crossattention.kernels.contract import Cost, Problem, Reading, products, traffic
+from crossattention.kernels.contract import Cost, Problem, Reading
+from crossattention.kernels.count import products, touches, traffic
 from crossattention.kernels.native.call import number
 from crossattention.kernels.native.library import INSTRUCTIONS, absent, runs_here
 from crossattention.kernels.native.registered import read
@@ -71,7 +72,8 @@ class Native:
         tiles = -(-rows // 48)
         item = problem.key.element_size()
         again = item * (problem.key.numel() + problem.value.numel()) * max(tiles - 1, 0)
-        return Cost(products(problem), traffic(problem) + again, m * g * tiles)
+        read = traffic(problem) + again
+        return Cost(products(problem), read, m * g * tiles, touches(problem))
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""

@@ -22,6 +22,8 @@ from crossattention.kernels.matmul import weights
 from crossattention.mask import Causal, Mask
 from crossattention.owner import Owner
 
+_NOTHING_HIDDEN = Mask()
+
 
 def attend(
     query: Tensor,
@@ -78,7 +80,7 @@ def attend(
         known = known_kernel(query, key, value, grouped)
         if known is not None:
             score = Score(check_scale(scale, query.shape[-1]))
-            return known.run(Problem(query, key, value, grouped, Mask(), score)).value
+            return known.run(Problem(query, key, value, grouped, _NOTHING_HIDDEN, score)).value
     problem, headless = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,

@@ -12,6 +12,42 @@ namespace CROSSATTENTION_SET {
 constexpr int kMixQueries = kLanes == 16 ? 6 : 4;
 constexpr int kMixVectors = kLanes == 16 ? 24 : 8;
 
+// Two vectors of a row. Brain floats are not widened one by one: of two in a word, the lower is moved
+// up and the upper is left where it is, so that even columns lie in one vector and odd ones in the other.
+template <class T>
+struct Two {
+    static void load_row(const T* from, Floats& first, Floats& second) {
+        first = load(from);
+        second = load(from + kLanes);
+    }
+    static void apart(Floats&, Floats&) {}
+    static void together(Floats&, Floats&) {}
+};
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+template <>
+struct Two<Brain> {
+    static void load_row(const Brain* from, Floats& even, Floats& odd) {
+        Words pairs;
+        memcpy(&pairs, from, sizeof pairs);
+        even = (Floats)(pairs << 16);
+        odd = (Floats)(pairs & 0xffff0000u);
+    }
+    static void apart(Floats& a, Floats& b) {
+        float both[2 * kLanes];
+        store(both, a);
+        store(both + kLanes, b);
+        for (int i = 0; i < kLanes; ++i) a[i] = both[2 * i], b[i] = both[2 * i + 1];
+    }
+    static void together(Floats& even, Floats& odd) {
+        float both[2 * kLanes];
+        for (int i = 0; i < kLanes; ++i) both[2 * i] = even[i], both[2 * i + 1] = odd[i];
+        even = load(both);
+        odd = load(both + kLanes);
+    }
+};
+#endif
+
 template <class T, int kQueries, int kVectors>
 CROSSATTENTION_INLINE void mix_columns(const float* weights, int64_t step, const T* value, int64_t stride,
                                        int64_t rows, float* sums, int64_t width) {
@@ -19,10 +55,13 @@ CROSSATTENTION_INLINE void mix_columns(const float* weights, int64_t step, const
     CROSSATTENTION_UNROLL
     for (int i = 0; i < kQueries * kVectors; ++i)
         sum[i] = load(sums + i / kVectors * width + i % kVectors * kLanes);
+    CROSSATTENTION_UNROLL
+    for (int i = 0; i + 1 < kQueries * kVectors && kVectors > 1; i += 2) Two<T>::apart(sum[i], sum[i + 1]);
     for (int64_t r = 0; r < rows; ++r, value += stride) {
         Floats row[kVectors];
         CROSSATTENTION_UNROLL
-        for (int v = 0; v < kVectors; ++v) row[v] = load(value + v * kLanes);
+        for (int v = 0; v + 1 < kVectors; v += 2) Two<T>::load_row(value + v * kLanes, row[v], row[v + 1]);
+        if (kVectors == 1) row[0] = load(value);
         CROSSATTENTION_UNROLL
         for (int q = 0; q < kQueries; ++q) {
             Floats weight = all(weights[q * step + r]);
@@ -30,6 +69,8 @@ CROSSATTENTION_INLINE void mix_columns(const float* weights, int64_t step, const
             for (int v = 0; v < kVectors; ++v) sum[q * kVectors + v] += weight * row[v];
         }
     }
+    CROSSATTENTION_UNROLL
+    for (int i = 0; i + 1 < kQueries * kVectors && kVectors > 1; i += 2) Two<T>::together(sum[i], sum[i + 1]);
     CROSSATTENTION_UNROLL
     for (int i = 0; i < kQueries * kVectors; ++i)
         store(sums + i / kVectors * width + i % kVectors * kLanes, sum[i]);

@@ -95,7 +95,7 @@ def test_an_adopted_model_is_freed_when_nobody_holds_it() -> None:
     import weakref
 
     model = adopt(build("BART"))
-    gone = weakref.ref(vars(model)["_prepare_cache_for_generation"])
+    gone = weakref.ref(vars(model)["_prepare_cache_for_generation"].__self__)
     del model
     assert gone() is None
 

@@ -48,8 +48,8 @@ class HuggingFace:
             register(name)
         for path, name in names.items():
             _name(inner, path, register(name))
-        vars(inner)[EXPAND] = Expand(inner, found, form)
-        vars(inner)[PREPARE] = Prepare(inner, found, form)
+        vars(inner)[EXPAND] = Expand(inner, found, form)._expand
+        vars(inner)[PREPARE] = Prepare(inner, found, form)._prepare
         return Record(found, names, take_over(inner, found))
 
     def explain(self, model: nn.Module, decode: Decode) -> ModelExplanation:

@@ -19,7 +19,7 @@ class SharedLayer(DynamicLayer):
     """One layer's keys and values, `[m, g, s, ·]` for m sources, whatever reads them."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
-        super().__init__()
+        DynamicLayer.__init__(self)
         self.lazy_initialization(keys, values)
         self.keys, self.values = keys, values
 

@@ -33,7 +33,7 @@ class Forward:
     def __setstate__(self, state: tuple[nn.Module, Callable[..., Any] | None, Layout]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
         module: Any = self.module()
         before = self.before or type(module).forward.__get__(module)
         cache = kwargs.get("cache")
@@ -59,11 +59,11 @@ def take_over(model: nn.Module, found: Found) -> Taken:
     taken: Taken = {}
     for path in found.paths:
         module = model.get_submodule(path)
-        if not (found.family.layout.closed or getattr(module, "head_dim_padding", 0)):
+        if not (found.family.layout.closed or getattr(module, "head_dim_padding", None)):
             continue
         before = vars(module).get("forward")
         taken[path] = before is not None
-        vars(module)["forward"] = Forward(module, before, found.family.layout)
+        vars(module)["forward"] = Forward(module, before, found.family.layout)._forward
     return taken
 
 
@@ -73,4 +73,4 @@ def give_back(model: nn.Module, taken: Taken) -> None:
         module = model.get_submodule(path)
         ours = vars(module).pop("forward")
         if own:
-            vars(module)["forward"] = ours.before
+            vars(module)["forward"] = ours.__self__.before

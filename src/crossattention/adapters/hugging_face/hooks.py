@@ -36,7 +36,7 @@ class Hook:
     def __setstate__(self, state: tuple[nn.Module, Found, str]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def stock(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _stock(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call the method of the model's class."""
         model = self.model()
         return getattr(type(model), name)(model, *args, **kwargs)
@@ -45,7 +45,7 @@ class Hook:
 class Expand(Hook):
     """`_expand_inputs_for_generation`, which holds the sources back."""
 
-    def __call__(
+    def _expand(
         self,
         expand_size: int = 1,
         is_encoder_decoder: bool = False,
@@ -57,13 +57,13 @@ class Expand(Hook):
             getattr(outputs, "last_hidden_state", None), Tensor
         ):
             everything = {"input_ids": input_ids, **model_kwargs}
-            return self.stock(EXPAND, expand_size, is_encoder_decoder, **everything)  # type: ignore[no-any-return]
+            return self._stock(EXPAND, expand_size, is_encoder_decoder, **everything)  # type: ignore[no-any-return]
         held = {
             name: model_kwargs.pop(name)
             for name in ("encoder_outputs", "attention_mask")
             if name in model_kwargs
         }
-        expanded, rest = self.stock(EXPAND, expand_size, False, input_ids=input_ids, **model_kwargs)
+        expanded, rest = self._stock(EXPAND, expand_size, False, input_ids=input_ids, **model_kwargs)
         held["encoder_outputs"] = copy.copy(outputs)  # the caller's own stays as it is
         setattr(held["encoder_outputs"], _HELD, expand_size)
         return expanded, {**rest, **held}
@@ -72,7 +72,7 @@ class Expand(Hook):
 class Prepare(Hook):
     """`_prepare_cache_for_generation`, which shares the sources, or repeats what was held back."""
 
-    def __call__(
+    def _prepare(
         self,
         generation_config: Any,
         model_kwargs: Kwargs,
@@ -84,7 +84,7 @@ class Prepare(Hook):
 
         given = model_kwargs.get("cache")
         settings = (generation_mode, batch_size, max_cache_length)
-        self.stock(PREPARE, generation_config, model_kwargs, *settings)
+        self._stock(PREPARE, generation_config, model_kwargs, *settings)
         outputs: Any = model_kwargs.get("encoder_outputs")
         repeats = getattr(outputs, _HELD, None)
         if repeats is None or isinstance(given, SharedCache):
@@ -135,4 +135,4 @@ def _repeat(hook: Hook, model_kwargs: Kwargs, repeats: int) -> None:
         for name in ("encoder_outputs", "attention_mask")
         if name in model_kwargs
     }
-    model_kwargs.update(hook.stock(EXPAND, repeats, True, input_ids=None, **held)[1])
+    model_kwargs.update(hook._stock(EXPAND, repeats, True, input_ids=None, **held)[1])

@@ -42,7 +42,7 @@ def register(before: str) -> str:
         raise ContractError(complaint("attn_implementation", want, repr(before), do))
     name = PREFIX + before
     if name not in AttentionInterface():
-        AttentionInterface.register(name, _Attend(before))
+        AttentionInterface.register(name, _Attend(before)._attend)
         AttentionMaskInterface.register(name, AttentionMaskInterface()[before])
     return name
 
@@ -53,7 +53,7 @@ class _Attend:
 
     before: str
 
-    def __call__(
+    def _attend(
         self,
         module: nn.Module,
         query: Tensor,

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from crossattention.adapters.hugging_face.modules import Found
-from crossattention.adapters.hugging_face.remembered import Projected, Raw, Reads, mark
+from crossattention.adapters.hugging_face.reads import Reads
+from crossattention.adapters.hugging_face.remembered import Projected, Raw, mark
 from crossattention.nn.form import choose_form, form_costs
 from crossattention.nn.raw import refusals
 from crossattention.nn.sizes import Sizes

@@ -8,17 +8,15 @@ all of them and never copied. Keys carry a mark by which the attention function 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor, nn
 
 from crossattention.adapters.hugging_face.families import Layout
-from crossattention.attention.choose import choose
-from crossattention.kernels.contract import Kernel, Problem, Reading, Score
+from crossattention.adapters.hugging_face.reads import Reads
+from crossattention.kernels.contract import Problem, Reading, Score
 from crossattention.kernels.matmul import weights
-from crossattention.mask import Mask
 from crossattention.nn.raw import fold_query, map_average
 
 _MARK = "_crossattention_memory"
@@ -64,53 +62,12 @@ def mark(key: Tensor, memory: Remembered) -> Tensor:
 def shared(key: Tensor) -> Remembered | None:
     """Give the memory that a tensor of keys belongs to, if it is a shared one.
 
+    >>> import torch
     >>> shared(torch.ones(2)) is None
     True
     """
     found: Remembered | None = getattr(key, _MARK, None)
     return found
-
-
-@dataclass
-class Reads:
-    """How one memory is read, found at the first read and kept: its mask, and a kernel a shape.
-
-    Attributes:
-        maps: whether weights are returned as well.
-    """
-
-    maps: bool = False
-    mask: Mask | None = None
-    kernels: dict[tuple[object, ...], Kernel] = field(default_factory=dict)
-
-    def fold(self, query: Tensor, memories: int) -> Tensor:
-        """Fold the hypotheses of each memory into the query axis."""
-        b, h, t, d = query.shape
-        if b == memories:
-            return query
-        split = query.reshape(memories, b // memories, h, t, d).transpose(1, 2)
-        return split.reshape(memories, h, -1, d)  # [m, n, h, t, d] -> [m, h, n·t, d]
-
-    def run(self, problem: Problem) -> Reading:
-        """Run the kernel that is cheapest for a problem of this shape."""
-        query, key = problem.query, problem.key
-        shape = (query.shape, key.shape, query.dtype, torch.is_grad_enabled())
-        kernel = self.kernels.get(shape)
-        if kernel is None:
-            kernel = self.kernels[shape] = choose(problem)
-        return kernel.run(problem)
-
-    def select(self, memories: Tensor) -> Reads:
-        """Give the reads of a choice of memories."""
-        if self.mask is None or self.mask.rows is None:
-            return Reads(self.maps, self.mask)
-        return Reads(self.maps, Mask(self.mask.rows[memories]))
-
-    def rows(self, attention_mask: Tensor | None) -> Mask:
-        """Give the mask of all reads: a source's padding is the same at every step."""
-        if self.mask is None:
-            self.mask = Mask(_rows(attention_mask))
-        return self.mask
 
 
 @dataclass
@@ -172,15 +129,6 @@ class Raw:
     def select(self, memories: Tensor) -> Raw:
         """Give the same for a choice of memories."""
         return Raw(self.reads.select(memories), self.layout)
-
-
-def _rows(attention_mask: Tensor | None) -> Tensor | None:
-    """Say which rows may be read: [m, 1, t, s] -> [m, s], or None where all may."""
-    if attention_mask is None:
-        return None
-    row = attention_mask[:, 0, 0]
-    visible = row if row.dtype == torch.bool else row == 0
-    return None if bool(visible.all()) else visible
 
 
 def _unfold(result: Tensor, query: Tensor) -> Tensor:

@@ -38,10 +38,9 @@ def differences(stock: Any, ours: Any, tolerance: float = 1e-4) -> list[str]:
     if best is not None and not torch.allclose(best, ours.sequences_scores, atol=tolerance):
         found.append(f"scores {best.tolist()} and {ours.sequences_scores.tolist()}")
     for step, (left, right) in enumerate(zip(stock.scores, ours.scores, strict=True)):
-        # a beam that ended is scored -1e9 less, so that nothing of it remains to compare
-        apart = (left - right).abs()[(left > -1e6) & (left < torch.inf)]
-        if apart.numel() and apart.max() > tolerance:
-            found.append(f"step {step} by {apart.max().item():.1e}")
+        apart = _apart(left, right)
+        if apart > tolerance:
+            found.append(f"step {step} by {apart:.1e}")
     return found
 
 
@@ -49,6 +48,25 @@ def tied(scores: tuple[Tensor, ...]) -> bool:
     """Whether at some step the two best scores were too near to call."""
     tops = [score.topk(2, -1).values for score in scores]
     return any(bool((top[..., 0] - top[..., 1] < TIE).any()) for top in tops)
+
+
+def _apart(left: Tensor, right: Tensor) -> float:
+    """Give the largest difference of two steps' scores, `[b, v]`.
+
+    A beam that ended is scored 1e9 less, so that nothing of it remains to compare. Of two scores
+    at the edge of what is kept for sampling, either may be the one that is not: -inf stands there
+    for the smallest that is.
+    """
+    kept = [
+        torch.where(score > -1e6, score, torch.inf).amin(-1, keepdim=True)
+        for score in (left, right)
+    ]
+    edged = [
+        torch.where((score == -torch.inf) & (other > -1e6), edge, score)
+        for score, other, edge in zip((left, right), (right, left), kept, strict=True)
+    ]
+    seen = (edged[0] > -1e6) & (edged[0] < torch.inf)
+    return float((edged[0] - edged[1]).abs()[seen].max()) if bool(seen.any()) else 0.0
 
 
 def compare(

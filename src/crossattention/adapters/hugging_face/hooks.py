@@ -63,7 +63,8 @@ class Expand(Hook):
             for name in ("encoder_outputs", "attention_mask")
             if name in model_kwargs
         }
-        expanded, rest = self._stock(EXPAND, expand_size, False, input_ids=input_ids, **model_kwargs)
+        rest = {"input_ids": input_ids, **model_kwargs}
+        expanded, rest = self._stock(EXPAND, expand_size, False, **rest)
         held["encoder_outputs"] = copy.copy(outputs)  # the caller's own stays as it is
         setattr(held["encoder_outputs"], _HELD, expand_size)
         return expanded, {**rest, **held}

@@ -12,10 +12,10 @@ from crossattention.cli import app
 def test_help_names_the_commands(run: Callable) -> None:
     shown = run("--help")
     assert shown.code == 0
-    assert all(name in shown.out for name in ("translate", "evaluate", "train", "explain"))
+    assert all(name in shown.out for name in ("translate", "evaluate", "train", "explain", "tune"))
 
 
-@pytest.mark.parametrize("name", ["translate", "evaluate", "train", "explain"])
+@pytest.mark.parametrize("name", ["translate", "evaluate", "train", "explain", "tune"])
 def test_every_option_has_words(run: Callable, name: str) -> None:
     shown = run(name, "--help")
     assert shown.code == 0 and "--" in shown.out

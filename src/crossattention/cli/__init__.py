@@ -1,4 +1,4 @@
-"""The `crossattention` command: translate, evaluate, train, explain.
+"""The `crossattention` command: translate, evaluate, train, explain, tune.
 
 Text in and out is UTF-8. What is wrong with the input is said in one paragraph on standard error,
 with exit code 2, before any work; an interrupt exits with 130.

@@ -8,6 +8,7 @@ from crossattention.cli.evaluate import evaluate
 from crossattention.cli.explain import explain
 from crossattention.cli.train import train
 from crossattention.cli.translate import translate
+from crossattention.cli.tune import tune
 
 app = typer.Typer(
     help="Cross-attention at work: translate, and show what each word read.",
@@ -16,5 +17,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (translate, evaluate, train, explain):
+for command in (translate, evaluate, train, explain, tune):
     app.command(command.__name__)(command)

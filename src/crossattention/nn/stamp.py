@@ -84,7 +84,10 @@ def _state(kept: torch.Tensor) -> tuple[int, ...]:
         return (id(kept),)  # inside torch.func: a wrapper, new in each call, without storage
     storage = kept.untyped_storage()
     known = _storages.get(id(storage)) or _numbered(storage)
-    version = 0 if kept.is_inference() else kept._version
+    try:
+        version = kept._version
+    except RuntimeError:  # numbers made in inference mode have none
+        version = 0
     return id(kept), known[0], kept.data_ptr(), version
 
 
@@ -101,10 +104,9 @@ def _settings(module: nn.Module) -> tuple[int, ...]:
     if type(module) in _WITHOUT_SWITCHES and not hooked and "forward" not in vars(module):
         return (id(module),)
     hooks = (*module._forward_pre_hooks, *module._forward_hooks)  # each hook has a number
-    switches = [
-        (name, _plain(value)) for name, value in vars(module).items() if name not in _OF_TORCH
-    ]
-    return id(module), hash(hooks), hash(tuple(switches))
+    held = vars(module)
+    switches = frozenset((name, _plain(held[name])) for name in held.keys() - _OF_TORCH)
+    return id(module), hash(hooks), hash(switches)
 
 
 _WITHOUT_SWITCHES = (nn.Linear, nn.Identity)

@@ -7,6 +7,7 @@ leaves takes its memory with it, and no step gathers keys.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from crossattention.errors import ContractError, complaint
 from crossattention.memory import Memory
 from crossattention.seq2seq.hypothesis import Hypothesis
 from crossattention.seq2seq.model import EncoderDecoder
+from crossattention.seq2seq.prepared import Prepared
 from crossattention.seq2seq.rules import Rules
 from crossattention.seq2seq.trail import Trail
 
@@ -30,21 +32,31 @@ class Batch:
         rules: what each sentence may write.
         lanes: n.
         align: whether to note what each token reads.
+        decoder: the model's, prepared; None steps the model as it is.
 
     `sentences` names those that are still in the batch, by their place in the source.
     """
 
     def __init__(
-        self, model: EncoderDecoder, memory: Memory, rules: Rules, lanes: int, align: bool
+        self,
+        model: EncoderDecoder,
+        memory: Memory,
+        rules: Rules,
+        lanes: int,
+        align: bool,
+        decoder: Prepared | None = None,
     ) -> None:
-        self.model, self.rules, self.lanes = model, rules, lanes
+        self.decoder = model if decoder is None else decoder
+        self.rules, self.lanes = rules, lanes
         self.memory = memory.shared_by(lanes)
-        self.state = model.start(self.memory, capacity=8)  # moving lanes copies spare rows too
+        # Of a model's own state, moving lanes copies spare rows too.
+        self.state: Any = self.decoder.start(self.memory, capacity=8)
         self.sentences = list(range(memory.sequences))
         self.lengths = [memory.size[1]] * memory.sequences
         if memory.lengths is not None:
             self.lengths = memory.lengths.tolist()
         self.maps: list[Tensor] | None = [] if align else None
+        self.shown = model.alignment_heads if align else ()
         weight = model.embedding.tokens.weight
         like = weight.new_zeros(0, dtype=torch.promote_types(weight.dtype, torch.float32))
         self.trail = Trail.empty(memory.sequences, lanes, like)
@@ -63,12 +75,11 @@ class Batch:
         else:
             shape = self.trail.tokens.shape[:2]
             tokens = self.trail.tokens.new_full(shape, self.rules.config.begin)
-        shown = () if self.maps is None else self.model.alignment_heads
         column = tokens.reshape(-1, 1)  # [m, n] -> [m·n, 1]
-        rows, self.state, maps = self.model.step(column, self.memory, self.state, shown)
+        rows, self.state, maps = self.decoder.step(column, self.memory, self.state, self.shown)
         if self.maps is not None:
             self.maps.append(maps.mean(1)[:, 0])  # [m·n, k, 1, s] -> [m·n, s]
-        logits = self.model.logits(rows[:, 0])
+        logits = self.decoder.logits(rows[:, 0])
         scores = logits.log_softmax(-1, dtype=self.trail.scores.dtype)
         end = self.rules.config.end
         if bool(scores[:, end].isnan().any()):  # one bad logit spoils its whole row

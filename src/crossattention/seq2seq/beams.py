@@ -16,6 +16,7 @@ from torch import Tensor
 from crossattention.seq2seq.batch import Batch
 from crossattention.seq2seq.hypothesis import Hypothesis
 from crossattention.seq2seq.options import BeamOptions
+from crossattention.seq2seq.top import largest
 
 
 def write_beams(batch: Batch, options: BeamOptions) -> list[list[Hypothesis]]:
@@ -74,11 +75,13 @@ class Candidates:
         Args:
             scores: log-probabilities `[m, n, vocabulary]`. totals: sums so far, `[m, n]`.
         """
-        _, n, vocabulary = scores.shape
-        sums = (scores + totals[..., None]).flatten(1)  # -> [m, n·vocabulary]
-        best, index = sums.topk(min(2 * n, sums.shape[1]))
-        picked = scores.flatten(1).gather(1, index)
-        return cls(best, index // vocabulary, index % vocabulary, picked)
+        n, vocabulary = scores.shape[1:]
+        picked, tokens = largest(scores, 2 * n)  # of each lane: the best of all are among them
+        k = tokens.shape[-1]
+        sums = (picked + totals[..., None]).flatten(1)  # [m, n, k] -> [m, n·k]
+        best, index = sums.topk(min(2 * n, n * vocabulary))
+        chosen = (each.flatten(1).gather(1, index) for each in (tokens, picked))
+        return cls(best, index // k, *chosen)
 
     def pick(self, order: Tensor) -> Candidates:
         """Keep some of each sentence, named by position [m, k']."""

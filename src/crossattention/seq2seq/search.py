@@ -23,6 +23,7 @@ from crossattention.seq2seq.draw import draw
 from crossattention.seq2seq.hypothesis import Hypothesis
 from crossattention.seq2seq.model import EncoderDecoder
 from crossattention.seq2seq.options import BeamOptions, SampleOptions
+from crossattention.seq2seq.prepared import prepared
 from crossattention.seq2seq.rules import Rules
 
 Prefix = Sequence[Sequence[int]]
@@ -155,5 +156,7 @@ def _start(
     rules = Rules.of(model.config, real.tolist(), max_length, prefix)
     # Targets are about as long as their sources; this decides which form the memory takes.
     expected = min(max(rules.limits, default=0), source.shape[1]) + 1
-    memory = model.encode(source, real, queries=expected * lanes)
-    return Batch(model, memory, rules, lanes, align)
+    decoder = prepared(model)
+    form = "auto" if decoder is None else "projected"
+    memory = model.encode(source, real, queries=expected * lanes, form=form)
+    return Batch(model, memory, rules, lanes, align, decoder)

@@ -1,0 +1,83 @@
+"""A linear map whose weights were laid out once for the products that inference asks for.
+
+    y = x Wᵀ + b (+ rest, or ReLU)
+
+Torch's plain product lays the weights out anew in every call, which is most of its time where few
+rows are mapped. Rows and weights are the same numbers, added in another order: float32 results
+differ by rounding. For inference on a CPU: no gradient, and a later change of W is not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS = 32  # for about so many rows the weights are laid out; others may be mapped as well
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Hold the weights of y = x Wᵀ + b, laid out.
+
+    >>> packed = Packed.of(torch.eye(2), None)
+    >>> packed(torch.tensor([[3.0, 4.0]])).tolist()
+    [[3.0, 4.0]]
+    """
+
+    laid_out: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None) -> Packed:
+        """Lay out weights [y, x].
+
+        >>> Packed.of(torch.ones(3, 2), torch.zeros(3)).bias.shape
+        torch.Size([3])
+        """
+        laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
+        return cls(laid_out, None if bias is None else bias.detach())
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Map rows [n, x] to [n, y]."""
+        mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "none", [], "")
+        return mapped
+
+    def relu(self, rows: Tensor) -> Tensor:
+        """Map rows, and set what is below 0 to 0.
+
+        >>> Packed.of(-torch.eye(2), None).relu(torch.tensor([[3.0, -4.0]])).tolist()
+        [[0.0, 4.0]]
+        """
+        mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "relu", [], "")
+        return mapped
+
+    def plus(self, rows: Tensor, rest: Tensor) -> Tensor:
+        """Map rows, and add [n, y].
+
+        >>> Packed.of(torch.eye(2), None).plus(torch.ones(1, 2), torch.ones(1, 2)).tolist()
+        [[2.0, 2.0]]
+        """
+        mapped: Tensor = _linear().binary(rows, rest, self.laid_out, self.bias, "add")
+        return mapped
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether this torch lays out weights of such a dtype and device.
+
+    >>> can_pack(torch.ones(2, 2, dtype=torch.float64))
+    False
+    """
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype == torch.float32
+        and torch.backends.mkldnn.is_available()
+        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    )
+
+
+def _linear() -> Any:
+    return torch.ops.mkldnn._linear_pointwise

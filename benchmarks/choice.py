@@ -60,7 +60,7 @@ def rows(run: Run) -> Iterator[dict[str, object]]:
             source, query = torch.randn(batch, count, width), torch.randn(batch, queries, width)
             life = Life(layer, source, query, reads)
             lanes = {form: partial(life.live, form) for form in ("projected", "raw")}
-            timing = compare(lanes, run.seconds(0.4), least=3)
+            timing = compare(lanes, run.seconds(0.2), least=3)
             chosen = life.chosen
             (other,) = set(lanes) - {chosen}
             yield {

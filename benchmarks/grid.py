@@ -72,7 +72,7 @@ def _row(run: Run, reading: Reading) -> dict[str, object]:
     if reading.shape.beams > 1:
         peers["copied"] = reading.fused_copied
     lanes = {"auto": partial(reading.attend, "auto")} | peers | own
-    timing = compare(lanes, run.seconds(0.5), least=3, may_drop=(*own, "products", "copied"))
+    timing = compare(lanes, run.seconds(0.2), least=3, may_drop=(*own, "products", "copied"))
     better = timing.fastest(peers)
     best = timing.fastest(own) if any(name in timing.seconds for name in own) else "auto"
     fused = timing.fastest(("fused call", "copied"))
@@ -97,7 +97,7 @@ def _stream(run: Run, dtype: torch.dtype) -> dict[str, object]:
     for call in plain.values():
         call()  # warms up; what it gives is no reading, so there is nothing to compare
     each_once = dict.fromkeys(lanes | plain, 1.0)
-    timing = Timing(take_turns(lanes | plain, each_once, run.seconds(6.0), 5), {})
+    timing = Timing(take_turns(lanes | plain, each_once, run.seconds(4.0), 5), {})
     best = timing.fastest(STREAMS)
     share = 1 / timing.ratio("auto", best)
     gigabytes = 2 * reading.key.nbytes / timing.median(best) / 1e9
@@ -125,7 +125,7 @@ def _between(run: Run, dtype: torch.dtype) -> dict[str, object]:
     reads = {"auto": lambda each: each.attend("auto"), "fused call": Reading.fused}
     lanes = {name: partial(step, read) for name, read in reads.items()}
     lanes["products"] = partial(step, Reading.products)
-    timing = compare(lanes, run.seconds(3.0), tolerance=0.05)
+    timing = compare(lanes, run.seconds(2.0), tolerance=0.05)
     better = timing.fastest(("fused call", "products"))
     return {
         "case": str(reading.shape), "kind": "step", "dtype": _name(dtype), "mask": "none",

@@ -36,7 +36,7 @@ def rows(run: Run) -> Iterator[dict[str, object]]:
             "torch": lambda target=target: _torch(theirs, target, memory),
         }
         with torch.inference_mode():
-            timing = compare(lanes, run.seconds(30.0), least=1 if steps == 100 else 2)
+            timing = compare(lanes, run.seconds(20.0), least=1 if steps == 100 else 2)
         yield {"case": f"{steps} steps", "steps": steps} | timing.row()
 
 

@@ -37,7 +37,7 @@ def rows(run: Run) -> Iterator[dict[str, object]]:
                         if what == "head" and (len(heads) == 1 or batch == 32):
                             continue  # without a peer, or as at batch 8
                         timing = compare(
-                            _lanes(modules, patches, kind), run.seconds(1.0), least=2,
+                            _lanes(modules, patches, kind), run.seconds(0.6), least=2,
                         )  # fmt: skip
                         yield {
                             "case": f"{what}, {kind}", "rows": count, "width": width, "batch": batch

@@ -31,7 +31,7 @@ def rows(run: Run) -> Iterator[dict[str, object]]:
                     lanes = make(run, heads, stream, sources)
                     if lanes:
                         with torch.inference_mode():
-                            timing = compare(lanes, run.seconds(3.0))
+                            timing = compare(lanes, run.seconds(1.0))
                         yield {"case": case, "batch": batch, "peer": peer} | timing.row()
 
 

@@ -169,7 +169,7 @@ def _row(
         peak = peak_bytes()
         peaks[name] = None if peak is None else peak / 1e6
     once = dict.fromkeys(lanes, 1.0)
-    timing = Timing(take_turns(lanes, once, run.seconds(25.0), 2 if run.quick else 5), {})
+    timing = Timing(take_turns(lanes, once, run.seconds(16.0), 2 if run.quick else 5), {})
     return {
         "case": "compiled" if compiled else "eager",
         "tokens_a_second": {name: tokens / timing.median(name) for name in lanes},

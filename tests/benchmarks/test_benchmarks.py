@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.__main__ import QUESTIONS
+from benchmarks.__main__ import APART, QUESTIONS
 from benchmarks.ctranslate2_model import convert
 from benchmarks.goals import GOALS, Goal
 from benchmarks.report import figures
@@ -31,7 +31,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def test_list_names_every_question() -> None:
     listed = run("--list")
     assert listed.returncode == 0
-    assert tuple(line.split()[0] for line in listed.stdout.splitlines()) == QUESTIONS
+    assert tuple(line.split()[0] for line in listed.stdout.splitlines()) == (*QUESTIONS, *APART)
 
 
 def test_a_question_is_answered_in_json(tmp_path: Path) -> None:

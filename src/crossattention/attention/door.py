@@ -33,16 +33,15 @@ def enter(
     softcap: float | None,
     scale: float | None,
     dropout: float,
-) -> tuple[Problem, bool]:
-    """Check the arguments of `attend`; also say whether they came without the head axis."""
+) -> tuple[Problem, bool, Tensor | None]:
+    """Check the arguments of `attend`; say whether they lacked the head axis, and what is readable.
+
+    Rows that nobody may read are as they were given; `clear_unread` is left to who needs it.
+    """
     check_streams(query, key, value)
     headless = query.dim() == 3
     if headless:
-        query, key, value = (
-            query[:, None],
-            key[:, None],
-            value[:, None],
-        )  # [b, t, d] -> [b, 1, t, d]
+        query, key, value = query[:, None], key[:, None], value[:, None]  # -> [b, 1, t, d]
     (b, h, t, d), (m, _, s, _) = query.shape, key.shape
     owned = check_owner(owner, b, m)
     rows = None
@@ -52,10 +51,9 @@ def enter(
     may_be_empty = rows is not None or s == 0
     hides = (query.device, rows, owned, visible, bias, causal, may_be_empty)
     mask, readable = build_mask((b, h, t, s), *hides)
-    key, value = clear_unread(key, value, readable, owned)
     score = Score(check_scale(scale, d), check_softcap(softcap))
     problem = Problem(query, key, value, owned, mask, score, check_dropout(dropout))
-    return problem, headless
+    return problem, headless, readable
 
 
 def check_streams(query: Tensor, key: Tensor, value: Tensor) -> None:

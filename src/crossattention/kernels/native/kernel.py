@@ -39,6 +39,7 @@ class Native:
 
     name: str = "native"
     instructions: str | None = None
+    skips_unread = True  # what rows hold that nobody may read is nothing to it
 
     def __post_init__(self) -> None:
         """Check the name of the instruction set."""

@@ -36,15 +36,17 @@ def table(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def figures(answers: Mapping[str, Mapping[str, object]]) -> str:
-    """Draw the summaries of all questions as a Markdown table, as the README shows it."""
+    """Draw the figures that have a floor as a Markdown table, as the README shows it."""
     lines = ["| question | figure | measured | floor (goal) | reached |", "|---|---|---|---|---|"]
     for name, answer in answers.items():
         summary = answer["summary"]
         assert isinstance(summary, Mapping)
         for figure, value in summary.items():
             goal = GOALS.get((name, figure))
-            reached = goal.verdict(value) if goal and value is not None else ""
-            cells = name, str(figure).replace("_", " "), _text(value), str(goal or ""), reached
+            if goal is None:
+                continue
+            reached = "" if value is None else goal.verdict(value)
+            cells = name, str(figure).replace("_", " "), _text(value), str(goal), reached
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -92,3 +92,20 @@ def test_a_batch_is_its_sentences(norm: str, beams: int) -> None:
             assert left.tokens == right.tokens
             assert left.token_scores == pytest.approx(right.token_scores, abs=1e-11)
             torch.testing.assert_close(left.alignment, right.alignment)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_prepared_decoder_is_the_model(beams: int) -> None:
+    """In float32 a search may step a prepared decoder, which must follow lanes and weights."""
+    model, source = model_and_sources(3)
+    model = model.float()
+    for _ in range(2):
+        for row, found in enumerate(beam(model, source, LENGTHS, BeamOptions(beams, beams))):
+            for each in found:
+                scores = alone(model, source[row, : LENGTHS[row]], list(each.tokens))
+                tokens = [*each.tokens, model.config.end]
+                wanted = [float(scores[at, token]) for at, token in enumerate(tokens)]
+                assert each.token_scores == pytest.approx(wanted, abs=1e-4)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(-0.5)

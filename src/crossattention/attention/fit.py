@@ -24,6 +24,7 @@ from crossattention.kernels.costs import Rate
 SHARE = 0.3  # weight of what all kernels have in common
 TURNS = 0.2  # where rho turns from a square into a line: 20%
 STEPS = 500
+LEAST = 1e-30  # seconds of one of anything: a term that a few timings do not show may vanish
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def fit(timed: Sequence[Timed]) -> dict[str, Rate]:
     took = took.masked_fill(~ran, 1.0)
     with torch.inference_mode(False), torch.enable_grad():
         logs = _descend(needs.clone(), took.clone(), weight.clone(), ran.clone())
-    found = logs.exp()
+    found = logs.exp().clamp_min(LEAST)
     return {name: _rate(found[k].tolist()) for k, name in enumerate(names)}
 
 

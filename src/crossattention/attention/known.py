@@ -3,7 +3,7 @@
     traits = shapes, dtypes, devices and layouts of query, key and value; how an owner groups them
 
 Whether the door lets tensors in, and which kernel is cheapest for them, hangs on these alone, so
-both are asked once. Whatever masks, shares, drops, records or transforms goes the long way.
+both are asked once. Whatever masks, drops, records or transforms goes the long way.
 """
 
 from __future__ import annotations

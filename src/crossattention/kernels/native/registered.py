@@ -7,6 +7,8 @@ nothing follows which operators are called.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -62,49 +64,24 @@ def _is_followed(*given: Tensor) -> bool:
     )
 
 
-def _on_cpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Tensor | None,
-    visible: Tensor | None,
-    bias: Tensor | None,
-    offset: Tensor | None,
-    owner: Tensor | None,
-    scale: float,
-    softcap: float,
-    wants_lse: bool,
-    instructions: int,
-) -> tuple[Tensor, Tensor]:
-    _refuse_gradients(query, key, value, bias, offset)
-    output, lse = call.read(
-        query, key, value, rows, visible, bias, offset, owner,
-        scale, softcap, wants_lse, instructions,
-    )  # fmt: skip
-    return output, query.new_empty(0, dtype=torch.float32) if lse is None else lse
+def _on_cpu(*given: Any) -> tuple[Tensor, Tensor]:
+    _refuse_gradients(*given)
+    return _both(*call.read(*given))
 
 
-def _fake(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Tensor | None,
-    visible: Tensor | None,
-    bias: Tensor | None,
-    offset: Tensor | None,
-    owner: Tensor | None,
-    scale: float,
-    softcap: float,
-    wants_lse: bool,
-    instructions: int,
-) -> tuple[Tensor, Tensor]:
-    _refuse_gradients(query, key, value, bias, offset)
-    output, lse = call.empty(query, value, wants_lse)
-    return output, query.new_empty(0, dtype=torch.float32) if lse is None else lse
+def _fake(*given: Any) -> tuple[Tensor, Tensor]:
+    _refuse_gradients(*given)
+    query, _, value, *_, wants_lse, _ = given
+    return _both(*call.empty(query, value, wants_lse))
 
 
-def _refuse_gradients(*given: Tensor | None) -> None:
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given):
+def _both(output: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Give two tensors, as an operator must: an lse that nobody asked for is an empty one."""
+    return output, output.new_empty(0, dtype=torch.float32) if lse is None else lse
+
+
+def _refuse_gradients(*given: object) -> None:
+    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in given):
         raise NoKernelError(
             "kernel `native` has no gradient. Call it under torch.no_grad(), or pass "
             'kernel="matmul" or kernel="fused".'

@@ -131,7 +131,7 @@ def check_range(name: str, given: Tensor, end: int, want: str, do: str) -> None:
     """
     if not on_host(given) or not given.numel():
         return
-    low, high = int(given.min()), int(given.max())
+    low, high = (int(bound) for bound in torch.aminmax(given))
     if low < 0 or high >= end:
         raise ContractError(complaint(name, want, f"values from {low} to {high}", do))
 

@@ -21,7 +21,7 @@ ARGUMENTS = {
 @pytest.mark.parametrize("given", [{}, {"softcap": 3.0}, {"dropout": 0.1}, {"causal": "top_left"}])
 def test_it_says_what_attend_does(t: int, given: dict[str, object]) -> None:
     query, key = torch.zeros(2, 3, t, 8), torch.zeros(2, 3, 701, 8)
-    problem, _, _ = enter(query, key, key, **(ARGUMENTS | given))
+    problem, _ = enter(query, key, key, **(ARGUMENTS | given))
     found = explain(query, key, key, **given)
     assert found.chosen == choose(problem).name
     for kernel, each in zip(KERNELS, found.kernels, strict=True):

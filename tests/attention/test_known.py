@@ -32,7 +32,7 @@ def test_a_choice_that_is_looked_up_is_the_cheapest(owner: str, grad: bool) -> N
         }
         with torch.set_grad_enabled(grad):
             query.requires_grad_(grad)
-            problem, _, _ = enter(query, key, value, **(DEFAULTS | given), dropout=0.0)
+            problem, _ = enter(query, key, value, **(DEFAULTS | given), dropout=0.0)
             accepting = [kernel for kernel in KERNELS if not kernel.refuses(problem)]
             wanted = min(accepting, key=lambda kernel: seconds(kernel, problem))
             assert choose(problem) is wanted
@@ -42,7 +42,7 @@ def test_a_choice_that_is_looked_up_is_the_cheapest(owner: str, grad: bool) -> N
 def test_a_kernel_that_is_known_is_the_one_that_is_chosen() -> None:
     for _, s, dtype in product("ab", (1, 7, 512), (torch.float32, torch.float16)):
         query, key, value = streams([0, 1, 2], dtype=dtype, s=s)
-        problem, _, _ = enter(query, key, value, **DEFAULTS, dropout=0.0)
+        problem, _ = enter(query, key, value, **DEFAULTS, dropout=0.0)
         assert known_kernel(query, key, value, None) is choose(problem)
         read = xa.attend(query, key, value, scale=0.5)
         assert torch.equal(read, xa.attend(query, key, value, scale=0.5, kernel=choose(problem)))

@@ -23,7 +23,8 @@ class Mutant(NamedTuple):
         return int(self.law[:2])
 
 
-MATMUL, DOOR, FOLD = "kernels/matmul.py", "attention/door.py", "kernels/fold.py"
+MATMUL, FOLD = "kernels/matmul.py", "kernels/fold.py"
+DOOR, HIDDEN = "attention/door.py", "attention/hidden.py"
 LAYER, POSE, BATCH = "nn/reader.py", "nn/pose.py", "seq2seq/batch.py"
 HIDE = "scores = scores.masked_fill(~folded.visible, -torch.inf)"
 CAP = """    if score.softcap is not None:
@@ -75,7 +76,7 @@ MUTANTS = [Mutant(*row) for row in (
      "return id(module), hash(hooks), hash(switches)", "return id(module), hash(hooks), 0"),
     ("a storage known by its address alone", "09_reuse::test_an_address", "nn/stamp.py",
      "known[0], kept.data_ptr(), version", "kept.data_ptr(), version"),
-    ("causal by default", "06_permutation::test_memory_rows", DOOR,
+    ("causal by default", "06_permutation::test_memory_rows", HIDDEN,
      "masks.causal_rows(causal, shape[2]", 'masks.causal_rows(causal or "top_left", shape[2]'),
     ("causal corner wrong", "01_definition::test_value_is", "mask.py",
      "offset = rows - queries", "offset = 0"),
@@ -132,9 +133,9 @@ MUTANTS = [Mutant(*row) for row in (
     ("keys gathered by owner", "08_sharing::test_a_step", POSE, PROBLEM, GATHERED + PROBLEM),
     ("output bias on a row that read nothing", "03_empty_row::test_layer", "nn/project.py",
      "output.masked_fill(~reads.any(1), 0)", "output"),
-    ("one column makes an empty memory readable", "03_empty_row::test_layer", DOOR,
+    ("one column makes an empty memory readable", "03_empty_row::test_layer", HIDDEN,
      "if shape[3] == 0:", "if shape[3] < 0:"),
-    ("hidden garbage multiplied by zero", "04_hidden_rows::test_hidden_rows", DOOR,
+    ("hidden garbage multiplied by zero", "04_hidden_rows::test_hidden_rows", HIDDEN,
      "return key.masked_fill(unread, 0), value.masked_fill(unread, 0)",
      "return key * ~unread, value * ~unread"),
     ("garbage beyond lengths multiplied by zero", "04_hidden_rows::test_beyond", "extent.py",

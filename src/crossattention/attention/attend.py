@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from crossattention.attention.choose import choose
-from crossattention.attention.door import check_scale, clear_unread, enter
+from crossattention.attention.door import check_scale, enter
+from crossattention.attention.hidden import settled
 from crossattention.attention.known import known_kernel
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem, Reading, Score
@@ -81,11 +82,11 @@ def attend(
         if known is not None:
             score = Score(check_scale(scale, query.shape[-1]))
             return known.run(Problem(query, key, value, grouped, _NOTHING_HIDDEN, score)).value
-    problem, headless, readable = enter(
+    problem, headless = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,
     )  # fmt: skip
-    read_value = _read(problem, readable, kernel).value
+    read_value = _read(problem, kernel).value
     return read_value[:, 0] if headless else read_value
 
 
@@ -119,11 +120,11 @@ def attend_with_lse(
     >>> round(attend_with_lse(torch.ones(1, 1, 2), rows, rows)[1].exp().item(), 4)
     4.0
     """
-    problem, headless, readable = enter(
+    problem, headless = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,
     )  # fmt: skip
-    reading = _read(problem._replace(wants_lse=True), readable, kernel)
+    reading = _read(problem._replace(wants_lse=True), kernel)
     lse = reading.lse_or_raise()
     return (reading.value[:, 0], lse[:, 0]) if headless else (reading.value, lse)
 
@@ -151,11 +152,11 @@ def attention_weights(
     >>> attention_weights(torch.ones(1, 1, 2), torch.zeros(1, 4, 2), lengths=[2]).tolist()
     [[[0.5, 0.5, 0.0, 0.0]]]
     """
-    problem, headless, readable = enter(
+    problem, headless = enter(
         query, key, key, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=0.0,
     )  # fmt: skip
-    weighed = weights(_cleared(problem, readable))
+    weighed = weights(settled(problem))
     return weighed[:, 0] if headless else weighed
 
 
@@ -181,14 +182,9 @@ def read(problem: Problem, kernel: str | Kernel = "auto") -> Reading:
     return reading
 
 
-def _read(problem: Problem, readable: Tensor | None, kernel: str | Kernel) -> Reading:
-    """Choose and run; rows that nobody may read are zeroed for kernels that would multiply them."""
+def _read(problem: Problem, kernel: str | Kernel) -> Reading:
+    """Choose and run; what is hidden is settled for kernels that would multiply it."""
     chosen = choose(problem, kernel)
-    if not getattr(chosen, "skips_unread", False):
-        problem = _cleared(problem, readable)
+    if not getattr(chosen, "skips_hidden", False):
+        problem = settled(problem)
     return chosen.run(problem) if isinstance(kernel, str) else read(problem, chosen)
-
-
-def _cleared(problem: Problem, readable: Tensor | None) -> Problem:
-    key, value = clear_unread(problem.key, problem.value, readable, problem.owner)
-    return problem._replace(key=key, value=value)

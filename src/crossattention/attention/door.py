@@ -1,7 +1,7 @@
 """Check everything a caller gives to `attend`, once, and turn it into a `Problem`.
 
-Sizes never broadcast by accident, masks are never padded or cropped, and whatever no query may
-read is cleared before any kernel meets it.
+Sizes never broadcast by accident, and masks are never padded or cropped. What masks hide is worked
+out afterwards, in `hidden`, and only for a kernel that multiplies hidden rows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from crossattention import mask as masks
-from crossattention.argument import FLOATS, check_number, check_tensor, on_host
+from crossattention.argument import FLOATS, check_number, check_tensor
+from crossattention.attention.hidden import combine
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Score
-from crossattention.mask import Causal, Mask
+from crossattention.mask import Causal
 from crossattention.owner import Owner
 
 
@@ -33,10 +34,10 @@ def enter(
     softcap: float | None,
     scale: float | None,
     dropout: float,
-) -> tuple[Problem, bool, Tensor | None]:
-    """Check the arguments of `attend`; say whether they lacked the head axis, and what is readable.
+) -> tuple[Problem, bool]:
+    """Check the arguments of `attend`, and say whether they lacked the head axis.
 
-    Rows that nobody may read are as they were given; `clear_unread` is left to who needs it.
+    The problem is as it was given, hidden rows included: `settled` is left to who needs it.
     """
     check_streams(query, key, value)
     headless = query.dim() == 3
@@ -48,12 +49,10 @@ def enter(
     if lengths is not None:
         lengths = masks.check_lengths(lengths, m, s).to(key.device)
         rows = torch.arange(s, device=key.device) < lengths[:, None]  # [m] -> [m, s]
-    may_be_empty = rows is not None or s == 0
-    hides = (query.device, rows, owned, visible, bias, causal, may_be_empty)
-    mask, readable = build_mask((b, h, t, s), *hides)
+    mask = combine((b, h, t, s), query.device, rows, visible, bias, causal)
     score = Score(check_scale(scale, d), check_softcap(softcap))
     problem = Problem(query, key, value, owned, mask, score, check_dropout(dropout))
-    return problem, headless, readable
+    return problem, headless
 
 
 def check_streams(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -120,57 +119,6 @@ def check_owner(
         do = "name one memory for each query sequence"
         raise ContractError(complaint("owner", want, given, do))
     return owned
-
-
-def build_mask(
-    shape: tuple[int, int, int, int],
-    device: torch.device,
-    rows: Tensor | None,
-    owner: Owner | None,
-    visible: Tensor | None,
-    bias: Tensor | None,
-    causal: Causal,
-    may_be_empty: bool = True,
-) -> tuple[Mask, Tensor | None]:
-    """Combine whatever hides: a mask for kernels, and all of it in one, [b|1, h|1, t|1, s|1]."""
-    if visible is None and bias is None and causal is None and not may_be_empty:
-        return Mask(rows), None  # every query row reads: nothing to look for
-    visible = None if visible is None else masks.check_visible(visible, shape)
-    bias = None if bias is None else masks.check_bias(bias, shape)
-    for name, given in (("visible", visible), ("bias", bias)):
-        if given is not None and given.device != device:
-            places = f"{given.device} and {device}"
-            raise ContractError(complaint(name, "on the query's device", places, "move it"))
-    visible = masks.both(visible, masks.causal_rows(causal, shape[2], shape[3], device))
-    readable = visible
-    if rows is not None:
-        per_memory = rows[:, None, None, :]  # [m, s] -> [m, 1, 1, s]
-        readable = masks.both(readable, per_memory if owner is None else per_memory[owner.index])
-    if bias is not None:
-        readable = masks.both(readable, bias.detach() != -torch.inf)
-    if shape[3] == 0:  # no rows: nothing can be read, whatever a mask of one column says
-        readable = torch.ones(1, 1, 1, 0, dtype=torch.bool, device=device)
-    reads = None if readable is None else readable.any(-1, keepdim=True)
-    return Mask(rows, visible, bias, reads), readable
-
-
-def clear_unread(
-    key: Tensor, value: Tensor, readable: Tensor | None, owner: Owner | None
-) -> tuple[Tensor, Tensor]:
-    """Zero the memory rows that no query may read: they may hold anything, NaN included."""
-    if readable is None:
-        if owner is None or owner.unread is None:
-            return key, value
-        whole = owner.unread[:, None, None, None]  # [m] -> [m, 1, 1, 1]
-        return key.masked_fill(whole, 0), value.masked_fill(whole, 0)
-    used = readable.flatten(1, 2).any(1)  # [b|1, h|1, t|1, s|1] -> [b|1, s|1]
-    if owner is not None:
-        used = used.expand(owner.index.shape[0], -1).float()
-        used = used.new_zeros(owner.memories, used.shape[1]).index_add(0, owner.index, used) > 0
-    unread = ~used[:, None, :, None]  # [m|1, s|1] -> [m|1, 1, s|1, 1]
-    if on_host(unread) and not bool(unread.any()):
-        return key, value
-    return key.masked_fill(unread, 0), value.masked_fill(unread, 0)
 
 
 def check_scale(scale: float | None, width: int) -> float:

@@ -102,7 +102,7 @@ def explain(
     >>> explain(query, rows, rows, dropout=0.1).chosen
     'matmul'
     """
-    problem, _, _ = enter(
+    problem, _ = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,
     )  # fmt: skip

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from crossattention.argument import check_size
-from crossattention.attention.door import build_mask
+from crossattention.attention.hidden import build_mask
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn.block import dropping

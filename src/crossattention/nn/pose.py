@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from crossattention.argument import check_integers, check_range
-from crossattention.attention.door import build_mask, clear_unread
+from crossattention.attention.hidden import build_mask, clear_unread
 from crossattention.content import Content
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Reading, Score

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from crossattention.argument import check_flag, check_size, check_tensor
 from crossattention.attention.attend import read
-from crossattention.attention.door import build_mask, check_dropout
+from crossattention.attention.door import check_dropout
+from crossattention.attention.hidden import build_mask
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem, Score
 from crossattention.nn.cache import Cache

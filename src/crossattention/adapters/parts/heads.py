@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from crossattention.adapters.parts.masks import Masks
 from crossattention.attention.attend import read
-from crossattention.attention.door import build_mask, clear_unread
+from crossattention.attention.hidden import build_mask, clear_unread
 from crossattention.content import Content
 from crossattention.kernels.contract import Problem, Reading, Score
 from crossattention.kernels.matmul import weights

@@ -39,7 +39,7 @@ class Native:
 
     name: str = "native"
     instructions: str | None = None
-    skips_unread = True  # what rows hold that nobody may read is nothing to it
+    skips_hidden = True  # it meets no hidden row, and finds for itself who reads nothing
 
     def __post_init__(self) -> None:
         """Check the name of the instruction set."""

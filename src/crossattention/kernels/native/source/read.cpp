@@ -37,9 +37,13 @@ Change change_of(const Tile& tile, int64_t i, int64_t first, int64_t count, bool
               [&](auto* from) { by.offset = widened(*from) * float(p.scale); });
     }
     if (p.bias.data) {
-        visit(p.bias, place(p.bias, row.b, row.h, row.t) + first * p.bias.stride[3],
-              [&](auto* from) { widen(from, p.bias.stride[3], count, 1.0f, tile.bias, count); });
-        by.bias = tile.bias;
+        int64_t stride = p.bias.stride[3];
+        visit(p.bias, place(p.bias, row.b, row.h, row.t) + first * stride, [&](auto* from) {
+            if constexpr (std::is_same_v<decltype(from), const float*>)
+                if (stride == 1) return void(by.bias = from);
+            widen(from, stride, count, 1.0f, tile.bias, count);
+            by.bias = tile.bias;
+        });
     }
     if (masked) by.visible = tile.visible + i * tile.visible_step;
     return by;

@@ -70,7 +70,11 @@ struct Tile {
             int64_t at = place(problem.query, row.b, row.h, row.t), stride = problem.query.stride[3];
             if (paired) {
                 const Brain* from = (const Brain*)problem.query.data + at;
-                for (int64_t j = 0; j < problem.d; ++j) pairs[i * key_width + j] = from[j * stride];
+                Brain* to = pairs + i * key_width;
+                if (stride == 1)
+                    memcpy(to, from, size_t(problem.d) * sizeof(Brain));
+                else
+                    for (int64_t j = 0; j < problem.d; ++j) to[j] = from[j * stride];
             } else {
                 visit(problem.query, at, [&](auto* from) {
                     widen(from, stride, problem.d, float(problem.scale), query + i * key_width, key_width);
@@ -102,9 +106,9 @@ struct Tile {
 
     // Whether a softmax over what is known so far gives numbers.
     bool is_finite() const {
-        float odd = 0.0f;
-        for (int64_t i = 0; i < task.count * value_width; ++i) odd += sums[i] - sums[i];
-        return odd == 0.0f;
+        Floats odd = {};
+        for (int64_t i = 0; i < task.count * value_width; i += kLanes) odd += load(sums + i) - load(sums + i);
+        return sum(odd) == 0.0f;
     }
 
     // Whether a kernel may read rows where they lie.

@@ -23,6 +23,17 @@ struct Change {
     const uint8_t* visible;
 };
 
+// A bias of -inf hides, also where the score is not finite.
+inline void add_bias(float* scores, int64_t rows, const float* bias) {
+    const float hidden = -__builtin_inff();
+    int64_t r = 0;
+    for (; r + kLanes <= rows; r += kLanes) {
+        Floats more = load(bias + r);
+        store(scores + r, more == all(hidden) ? more : load(scores + r) + more);
+    }
+    for (; r < rows; ++r) scores[r] = bias[r] == hidden ? hidden : scores[r] + bias[r];
+}
+
 inline void change(float* scores, int64_t rows, const Change& by) {
     if (by.scale != 1.0f)
         for (int64_t r = 0; r < rows; r += kLanes) store(scores + r, load(scores + r) * all(by.scale));
@@ -32,10 +43,7 @@ inline void change(float* scores, int64_t rows, const Change& by) {
             store(scores + r, hyperbolic_tangent((load(scores + r) + all(by.offset)) * unit) * all(by.cap));
     }
     const float hidden = -__builtin_inff();
-    // A bias of -inf hides, also where the score is not finite.
-    if (by.bias)
-        for (int64_t r = 0; r < rows; ++r)
-            scores[r] = by.bias[r] == hidden ? hidden : scores[r] + by.bias[r];
+    if (by.bias) add_bias(scores, rows, by.bias);
     if (by.visible && CROSSATTENTION_MUTANT != 4)
         for (int64_t r = 0; r < rows; ++r) scores[r] = by.visible[r] ? scores[r] : hidden;
     for (int64_t r = rows; r % kPad; ++r) scores[r] = hidden;

@@ -32,6 +32,7 @@ class Mask(NamedTuple):
 
     `rows` [m, s] belongs to the memories, `visible` and `bias` (rank 4, each axis full or 1)
     to the query sequences; `reads` is False for empty query rows, None if there are none.
+    `lengths` [m] says what `rows` would, until a kernel asks for these.
 
     >>> Mask().reads is None
     True
@@ -41,6 +42,7 @@ class Mask(NamedTuple):
     visible: Tensor | None = None
     bias: Tensor | None = None
     reads: Tensor | None = None
+    lengths: Tensor | None = None
 
 
 def from_padding_mask(padding: Tensor) -> Tensor:

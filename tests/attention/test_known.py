@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import crossattention as xa
-from crossattention.attention.choose import KERNELS, choose, seconds
+from crossattention.attention.choose import KERNELS, by_name, choose, seconds
 from crossattention.attention.door import enter
-from crossattention.attention.known import known_kernel
+from crossattention.attention.known import pose_known
 from problems import MASKS, OWNERS, masks, streams
 
 DEFAULTS: dict[str, Any] = dict.fromkeys(
@@ -40,12 +40,18 @@ def test_a_choice_that_is_looked_up_is_the_cheapest(owner: str, grad: bool) -> N
 
 @torch.no_grad()
 def test_a_kernel_that_is_known_is_the_one_that_is_chosen() -> None:
-    for _, s, dtype in product("ab", (1, 7, 512), (torch.float32, torch.float16)):
+    for _, s, dtype in product("ab", (3, 7, 512), (torch.float32, torch.float16)):
         query, key, value = streams([0, 1, 2], dtype=dtype, s=s)
-        problem, _ = enter(query, key, value, **DEFAULTS, dropout=0.0)
-        assert known_kernel(query, key, value, None) is choose(problem)
-        read = xa.attend(query, key, value, scale=0.5)
-        assert torch.equal(read, xa.attend(query, key, value, scale=0.5, kernel=choose(problem)))
+        for mask in MASKS:
+            given = masks(mask, 3, 4, query.shape[2], s)
+            if given.pop("causal", None) is not None:
+                continue
+            problem, _ = enter(query, key, value, **(DEFAULTS | given), dropout=0.0)
+            known = pose_known(query, key, value, **given)
+            assert known is None or known[0] is choose(problem)
+            read = xa.attend(query, key, value, scale=0.5, **given)
+            named = xa.attend(query, key, value, scale=0.5, kernel=choose(problem), **given)
+            assert torch.equal(read, named)
 
 
 @torch.no_grad()
@@ -65,12 +71,13 @@ def test_what_an_owner_shares_is_known_by_how_it_groups(index: list[int]) -> Non
 @torch.no_grad()
 def test_nothing_is_known_of_what_takes_the_long_way() -> None:
     query, key, value = streams([0, 1, 2])
-    for given in ((query[:, 0], key[:, 0], value[:, 0]), (query, key[:, :, :0], value[:, :, :0])):
-        for _ in "ab":
-            assert known_kernel(*given, None) is None
+    for _ in "ab":
+        assert pose_known(query[:, 0], key[:, 0], value[:, 0]) is None
+        assert pose_known(query, key, value, [0, 1, 2]) is None
+        assert pose_known(query, key, value, visible=torch.ones(5, 7).bool()) is None
+        assert not xa.attend(query, key[:, :, :0], value[:, :, :0]).any()
     with torch.enable_grad():
-        assert known_kernel(query, key, value, None) is None
-    assert not xa.attend(query, key[:, :, :0], value[:, :, :0]).any()
+        assert pose_known(query, key, value) is None
 
 
 @torch.no_grad()
@@ -97,6 +104,41 @@ def test_what_is_refused_once_is_refused_again(broken: str) -> None:
     with torch.enable_grad(), pytest.raises(xa.ContractError) as caught:
         xa.attend(*bad)
     assert said == {str(caught.value)}
+
+
+@torch.no_grad()
+def test_masks_are_judged_however_often_their_like_was_let_in() -> None:
+    query, key, value = streams([0, 1, 2], dtype=torch.float32)
+    visible, bias = torch.rand(3, 1, 5, 7) > 0.5, torch.randn(1, 4, 5, 7)
+    good: list[dict[str, Any]] = [{"visible": visible}, {"bias": bias}, {"lengths": [7, 0, 3]}]
+    bad: list[dict[str, Any]] = [
+        {"bias": visible}, {"visible": bias}, {"visible": visible[..., :6]},
+        {"bias": bias[:, :3]}, {"bias": bias.long()}, {"bias": bias.to_sparse()},
+        {"lengths": [8, 0, 3]}, {"lengths": torch.tensor([7, -1, 3])}, {"lengths": [7, 3]},
+        {"visible": visible.tolist()},
+    ]  # fmt: skip
+    for _, given in product("ab", good):
+        xa.attend(query, key, value, **given)
+    for _, given in product("ab", bad):
+        with pytest.raises(xa.ContractError):
+            xa.attend(query, key, value, **given)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["matmul", "fused", "native"])
+def test_hidden_rows_may_hold_anything_for_a_kernel_that_is_known(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = by_name(name)
+    monkeypatch.setattr("crossattention.attention.known.choose", lambda problem: known)
+    monkeypatch.setattr("crossattention.attention.known._KERNELS", {})
+    query, key, value = streams([2, 2, 0], dtype=torch.float32)
+    owner, lengths = xa.Owner.of([2, 2, 0], 3), [4, 7, 0]
+    want = xa.attend(query, key, value, owner=owner, lengths=lengths, kernel="reference")
+    key[0, :, 4:], value[0, :, 4:], key[1:], value[1:] = (torch.nan,) * 4
+    for _ in "ab":
+        read = xa.attend(query, key, value, owner=owner, lengths=lengths)
+        assert torch.allclose(read, want, atol=1e-6) and not read[:2].any()
 
 
 @torch.no_grad()

@@ -236,6 +236,16 @@ def test_ragged_batches_and_parts_of_a_memory() -> None:
         same(ours, wanted)
 
 
+def test_lengths_that_nobody_checked_end_with_the_memory() -> None:
+    """A compiled graph does not look at lengths, and beyond a memory's rows nothing is ours."""
+    query, key, value = streams([0, 1, 2], dtype=torch.float32)
+    beyond, within = (
+        Problem(query, key, value, None, Mask(lengths=torch.tensor(lengths)), Score(0.5))
+        for lengths in ([9, -3, 2], [7, 0, 2])
+    )
+    assert torch.equal(Native().run(beyond).value, Native().run(within).value)
+
+
 def test_refusals_are_in_words() -> None:
     query = torch.zeros(1, 2, 3, 4)
     wide = query.double()

@@ -14,16 +14,14 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from crossattention.attention.choose import choose
-from crossattention.attention.door import check_scale, enter
+from crossattention.attention.door import enter
 from crossattention.attention.hidden import settled
-from crossattention.attention.known import known_kernel
+from crossattention.attention.known import pose_known
 from crossattention.errors import ContractError, complaint, describe
-from crossattention.kernels.contract import Kernel, Problem, Reading, Score
+from crossattention.kernels.contract import Kernel, Problem, Reading
 from crossattention.kernels.matmul import weights
-from crossattention.mask import Causal, Mask
+from crossattention.mask import Causal
 from crossattention.owner import Owner
-
-_NOTHING_HIDDEN = Mask()
 
 
 def attend(
@@ -75,13 +73,10 @@ def attend(
     >>> attend(torch.ones(1, 1, 1), key, torch.tensor([[[2.0], [4.0], [7.0]]]), lengths=[2]).item()
     3.0
     """
-    bare = visible is bias is lengths is None and causal is softcap is None
-    grouped = owner if isinstance(owner, Owner) and owner.unread is None else None
-    if bare and grouped is owner and kernel == "auto" and type(dropout) is float and dropout == 0:
-        known = known_kernel(query, key, value, grouped)
+    if causal is softcap is None and kernel == "auto" and type(dropout) is float and dropout == 0:
+        known = pose_known(query, key, value, owner, visible, bias, lengths, scale)
         if known is not None:
-            score = Score(check_scale(scale, query.shape[-1]))
-            return known.run(Problem(query, key, value, grouped, _NOTHING_HIDDEN, score)).value
+            return _run(*known).value
     problem, headless = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,
@@ -183,8 +178,10 @@ def read(problem: Problem, kernel: str | Kernel = "auto") -> Reading:
 
 
 def _read(problem: Problem, kernel: str | Kernel) -> Reading:
-    """Choose and run; what is hidden is settled for kernels that would multiply it."""
     chosen = choose(problem, kernel)
-    if not getattr(chosen, "skips_hidden", False):
-        problem = settled(problem)
-    return chosen.run(problem) if isinstance(kernel, str) else read(problem, chosen)
+    return _run(chosen, problem) if isinstance(kernel, str) else read(settled(problem), chosen)
+
+
+def _run(kernel: Kernel, problem: Problem) -> Reading:
+    """Run; what is hidden is settled for kernels that would multiply it."""
+    return kernel.run(problem if getattr(kernel, "skips_hidden", False) else settled(problem))

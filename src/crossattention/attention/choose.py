@@ -94,7 +94,7 @@ def _traits(problem: Problem) -> Hashable:
     return (
         query.shape, key.shape, value.shape, query.dtype, key.dtype, value.dtype, query.device,
         None if owner is None else owner.per_memory,
-        mask.rows is None, None if visible is None else visible.shape,
+        mask.rows is mask.lengths is None, None if visible is None else visible.shape,
         score.softcap is None, dropout > 0, wants_lse,
         None if bias is None else (bias.shape, bias.dtype, is_grad_enabled and bias.requires_grad),
         is_grad_enabled and problem.wants_gradient,

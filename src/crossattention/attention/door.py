@@ -45,11 +45,9 @@ def enter(
         query, key, value = query[:, None], key[:, None], value[:, None]  # -> [b, 1, t, d]
     (b, h, t, d), (m, _, s, _) = query.shape, key.shape
     owned = check_owner(owner, b, m)
-    rows = None
+    mask = combine((b, h, t, s), query.device, None, visible, bias, causal)
     if lengths is not None:
-        lengths = masks.check_lengths(lengths, m, s).to(key.device)
-        rows = torch.arange(s, device=key.device) < lengths[:, None]  # [m] -> [m, s]
-    mask = combine((b, h, t, s), query.device, rows, visible, bias, causal)
+        mask = mask._replace(lengths=masks.check_lengths(lengths, m, s).to(key.device))
     score = Score(check_scale(scale, d), check_softcap(softcap))
     problem = Problem(query, key, value, owned, mask, score, check_dropout(dropout))
     return problem, headless

@@ -19,6 +19,7 @@ from crossattention.kernels.contract import Problem
 from crossattention.mask import Causal, Mask
 from crossattention.owner import Owner
 
+NOTHING = Mask()  # what most readings hide
 Shape = tuple[int, int, int, int]
 
 
@@ -36,7 +37,7 @@ def combine(
     [[[[True, False, False]]]]
     """
     if visible is None and bias is None and causal is None:
-        return Mask(rows)
+        return NOTHING if rows is None else Mask(rows)
     visible = None if visible is None else masks.check_visible(visible, shape)
     bias = None if bias is None else masks.check_bias(bias, shape)
     for name, given in (("visible", visible), ("bias", bias)):
@@ -64,7 +65,7 @@ def find_readable(
     >>> find_readable(mask, (1, 1, 1, 3), torch.device("cpu"), None)[0].reads.tolist()
     [[[[True]]]]
     """
-    rows, readable, bias, _ = mask
+    rows, readable, bias, _, _ = mask
     if readable is None and bias is None and not may_be_empty:
         return mask, None  # every query row reads: nothing to look for
     if rows is not None:
@@ -103,7 +104,12 @@ def settled(problem: Problem) -> Problem:
     0.0
     """
     query, key, value, owner, mask, _, _, _ = problem
+    if mask is NOTHING and key.shape[2] and (owner is None or owner.unread is None):
+        return problem
     shape = (*query.shape[:3], key.shape[2])
+    if mask.lengths is not None:
+        rows = torch.arange(shape[3], device=key.device) < mask.lengths[:, None]  # [m] -> [m, s]
+        mask = mask._replace(rows=rows, lengths=None)
     may_be_empty = mask.rows is not None or shape[3] == 0
     mask, readable = find_readable(mask, shape, query.device, owner, may_be_empty)
     key, value = clear_unread(key, value, readable, owner)

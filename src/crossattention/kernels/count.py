@@ -38,7 +38,8 @@ def touches(problem: Problem) -> int:
     """
     b, _, h, _, t, s, _, _ = problem.sizes
     mask = problem.mask
-    passes = 1 + (mask.visible is not None or mask.rows is not None)
+    hides = not mask.visible is mask.rows is mask.lengths is None
+    passes = 1 + hides
     passes += (mask.bias is not None) + (problem.score.softcap is not None)
     return passes * b * h * t * s
 

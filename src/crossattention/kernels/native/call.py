@@ -13,7 +13,7 @@ from torch import Tensor
 from crossattention.errors import NoKernelError
 from crossattention.kernels.native.library import INSTRUCTIONS, best, load
 
-DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.bool: 3}
+DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.bool: 3, torch.int64: 4}
 _NOTHING = (0,) * 6
 _LAYOUT = struct.Struct("8q2d52q")
 
@@ -33,6 +33,8 @@ def read(
     instructions: int,
 ) -> tuple[Tensor, Tensor | None]:
     """Read [b, h, t, d] over [m, g, s, d] and [m, g, s, e]; also give lse [b, h, t], or None.
+
+    `rows` says which memory rows are real, bool [m, s], or how many from the first, int64 [m].
 
     >>> x, none = torch.ones(1, 1, 1, 2), None
     >>> run = lambda: read(x, x, x, none, none, none, none, none, 1.0, 0.0, False, -1)

@@ -80,12 +80,13 @@ class Native:
         """Compute."""
         mask, score, owner = problem.mask, problem.score, problem.owner
         bias, offset = mask.bias, score.offset
+        rows = mask.rows if mask.lengths is None else mask.lengths
         if bias is not None and bias.dtype not in _DTYPES:
             bias = bias.float()
         if offset is not None and offset.dtype not in _DTYPES:
             offset = offset.float()
         value, lse = read(
-            problem.query, problem.key, problem.value, mask.rows, mask.visible, bias, offset,
+            problem.query, problem.key, problem.value, rows, mask.visible, bias, offset,
             None if owner is None else owner.index, score.scale, score.softcap or 0.0,
             problem.wants_lse, number(self.instructions),
         )  # fmt: skip

@@ -13,13 +13,16 @@
 
 namespace crossattention {
 
-enum Dtype : int64_t { kFloat = 0, kBrain = 1, kHalf = 2, kBool = 3 };
+enum Dtype : int64_t { kFloat = 0, kBrain = 1, kHalf = 2, kBool = 3, kLong = 4 };
 
 struct Array {
     const void* data;  // null: not given
     int64_t dtype;
     int64_t stride[4];
 };
+
+// Whether rows before the last real one may be hidden; lengths say all by where a task ends.
+constexpr bool has_holes(const Array& rows) { return rows.data && rows.dtype != kLong; }
 
 // query [b, h, t, d], key [m, g, s, d], value [m, g, s, e] -> output [b, h, t, e], lse [b, h, t].
 struct Problem {
@@ -28,7 +31,7 @@ struct Problem {
     double softcap;  // 0: none
     Array query, key, value;
     Array visible, bias, offset;  // [b, h, t, s], [b, h, t, s], [b, h, t, 1]
-    Array rows;                   // [m, s]
+    Array rows;                   // [m, s] of bools, or lengths [m]
     Array output;
     float* lse;           // contiguous, or null
     const int64_t* owner;  // [b], or null: sequence i reads memory i

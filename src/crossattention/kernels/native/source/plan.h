@@ -26,9 +26,14 @@ struct Readers {
 // One after the last real row of a memory.
 inline int64_t end_of(const Problem& p, int64_t memory) {
     if (!p.rows.data) return p.s;
-    const uint8_t* real = (const uint8_t*)p.rows.data + memory * p.rows.stride[0];
-    int64_t end = p.s;
-    while (end > 0 && !real[(end - 1) * p.rows.stride[1]]) --end;
+    int64_t end = p.s, at = memory * p.rows.stride[0];
+    if (p.rows.dtype == kLong) {
+        int64_t length = ((const int64_t*)p.rows.data)[at];
+        end = length < 0 ? 0 : length < end ? length : end;
+    } else {
+        const uint8_t* real = (const uint8_t*)p.rows.data + at;
+        while (end > 0 && !real[(end - 1) * p.rows.stride[1]]) --end;
+    }
     if (CROSSATTENTION_MUTANT == 1 && end > 0) --end;  // the last real row is passed over
     return end;
 }

@@ -80,7 +80,7 @@ void score_block(const Tile& tile, int64_t first, int64_t count) {
 void read_block(Tile& tile, int64_t first, int64_t count, bool careful) {
     const Problem& p = tile.problem;
     int64_t queries = tile.task.count;
-    bool masked = p.visible.data || p.rows.data;
+    bool masked = p.visible.data || has_holes(p.rows);
     if (masked && !tile.look(first, count)) return;
     score_block(tile, first, count);
     for (int64_t i = 0; i < queries; ++i) {

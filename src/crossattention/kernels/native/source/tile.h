@@ -93,7 +93,7 @@ struct Tile {
             uint8_t* to = visible + i * visible_step;
             look_up(problem.visible, place(problem.visible, rows[i].b, rows[i].h, rows[i].t),
                     problem.visible.stride[3], first, count, to);
-            if (problem.rows.data) {
+            if (has_holes(problem.rows)) {
                 const uint8_t* real = (const uint8_t*)problem.rows.data;
                 real += task.memory * problem.rows.stride[0] + first * problem.rows.stride[1];
                 for (int64_t r = 0; r < count; ++r) to[r] &= real[r * problem.rows.stride[1]];

@@ -39,6 +39,9 @@ Change change_of(const Tile& tile, int64_t i, int64_t first, int64_t count, bool
     if (p.bias.data) {
         int64_t stride = p.bias.stride[3];
         visit(p.bias, place(p.bias, row.b, row.h, row.t) + first * stride, [&](auto* from) {
+            // Each row is a stream of its own, too short in a block for the processor to foresee.
+            for (int64_t r = count; stride == 1 && r < 2 * count; r += 64 / sizeof *from)
+                __builtin_prefetch(from + r);
             if constexpr (std::is_same_v<decltype(from), const float*>)
                 if (stride == 1) return void(by.bias = from);
             widen(from, stride, count, 1.0f, tile.bias, count);

@@ -101,7 +101,10 @@ void mix_some(int64_t queries, const float* weights, int64_t step, const T* valu
             return mix_some<T, kQueries - 1>(queries, weights, step, value, stride, rows, sums, width);
     }
     constexpr int kVectors = kQueries * 8 <= kMixVectors ? 8 : kQueries * 4 <= kMixVectors ? 4 : 2;
-    mix<T, kQueries, kVectors>(weights, step, value, stride, rows, sums, width);
+    int64_t few = width % (kVectors * kLanes) ? 64 : rows;
+    for (int64_t r = 0; r < rows; r += few)
+        mix<T, kQueries, kVectors>(weights + r, step, value + r * stride, stride, rows - r < few ? rows - r : few,
+                                   sums, width);
 }
 
 // Add a block's value rows to all queries of a tile, in passes of equal size.

@@ -1,6 +1,7 @@
 // The plain C interface: choose the instruction set, hand tasks to threads, join the parts.
 #include <omp.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -64,6 +65,13 @@ struct Room {
 };
 thread_local Room room;
 
+// A thread's own tasks, the same ones at each call of a decoder, as they may still lie in its cache;
+// who is done takes from the others.
+struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+};
+
 // Below this many multiply-adds, waking another thread costs more than it gives.
 constexpr int64_t kWorthThreads = 1 << 17;
 
@@ -73,13 +81,17 @@ void read(const Problem& p) {
     Plan plan(p, readers);
     int64_t count = int64_t(plan.tasks.size()), tiles = int64_t(plan.whole.size());
     int64_t threads = plan.work < kWorthThreads ? 1 : p.threads < count ? p.threads : count;
-    int64_t some = count / (8 * (threads > 0 ? threads : 1));  // tasks handed out at a time
-    some = some > 0 ? some : 1;
+    threads = threads > 0 ? threads : 1;
+    std::vector<Share> shares(static_cast<size_t>(threads));
+    for (int64_t k = 0; k < threads; ++k) {
+        shares[size_t(k)].next = count * k / threads;
+        shares[size_t(k)].end = count * (k + 1) / threads;
+    }
     bool failed = false;
     auto sequences = [&](const Task& task) {
         return readers.order.data() + readers.start[size_t(task.memory)];
     };
-#pragma omp parallel num_threads(int(threads > 0 ? threads : 1)) if (threads > 1)
+#pragma omp parallel num_threads(int(threads)) if (threads > 1)
     {
         float* own = nullptr;
         try {
@@ -88,11 +100,15 @@ void read(const Problem& p) {
 #pragma omp atomic write
             failed = true;
         }
-#pragma omp for schedule(dynamic, some)
-        for (int64_t i = 0; i < count; ++i) {
-            const Task& task = plan.tasks[size_t(i)];
-            if (own) functions.run(p, task, sequences(task), own);
+        int64_t me = omp_get_thread_num();
+        for (int64_t k = 0; k < threads; ++k) {
+            Share& share = shares[size_t((me + k) % threads)];
+            for (int64_t i; own && (i = share.next++) < share.end;) {
+                const Task& task = plan.tasks[size_t(i)];
+                functions.run(p, task, sequences(task), own);
+            }
         }
+#pragma omp barrier
         if (count > tiles)  // the same for all threads
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < tiles; ++i) {

@@ -21,6 +21,7 @@ from crossattention.kernels.native.build import build, compiler
 from crossattention.kernels.native.library import INSTRUCTIONS, absent, runs_here
 from crossattention.mask import Mask
 from crossattention.owner import Owner
+from kernels.test_linear import test_it_is_the_same_product
 from problems import MASKS, OWNERS, masks, streams
 
 HERE = [name for name in INSTRUCTIONS if runs_here(name)]
@@ -325,6 +326,7 @@ FAULTS = {
     7: lambda: test_offset_of_a_key_bias((1, 1, 1, 1), None),
     8: lambda: test_any_strides("portable"),
     9: lambda: test_halves_are_read_and_rounded_as_torch_does(torch.bfloat16, "portable"),
+    10: lambda: test_it_is_the_same_product("portable", 16),
 }
 
 

@@ -82,7 +82,8 @@ def build(out: Path, sanitize: bool = False, mutant: int = 0) -> None:
         parts = {
             "native": ("native.cpp", (f'-DCROSSATTENTION_SOURCE="{fingerprint()}"',)),
             **{
-                name: ("read.cpp", (*more, f"-DCROSSATTENTION_SET={name}"))
+                f"{verb}-{name}": (f"{verb}.cpp", (*more, f"-DCROSSATTENTION_SET={name}"))
+                for verb in ("read", "map")
                 for name, more in SETS.items()
                 if (x86 and not mutant) or not more
             },

@@ -59,7 +59,7 @@ class Native:
         reasons = {
             "it runs on the CPU only": problem.query.device.type not in ("cpu", "meta"),
             "it has no gradient": problem.wants_gradient,
-            "it runs outside torch.func and forward differentiation": _transformed(),
+            "it runs outside torch.func and forward differentiation": is_transformed(),
             "it has no dropout": problem.dropout > 0,
             "it reads float32, bfloat16 and float16": any(each not in _DTYPES for each in dtypes),
             f"this processor has no {named}": named is not None and not runs_here(named),
@@ -93,8 +93,12 @@ class Native:
         return Reading(value, lse)
 
 
-def _transformed() -> bool:
-    """Whether a function transform or forward differentiation follows what is computed."""
+def is_transformed() -> bool:
+    """Whether a function transform or forward differentiation follows what is computed.
+
+    >>> is_transformed()
+    False
+    """
     if torch.compiler.is_compiling():
         return False  # the operator is put into the graph, and the graph's own rules hold
     level: int | None = torch._C._functorch.maybe_current_level()

@@ -42,6 +42,8 @@ def load() -> ctypes.CDLL | str:
     library.crossattention_read.restype = ctypes.c_int64
     if SOURCE.exists() and library.crossattention_source() != fingerprint().encode():
         return f"its library was built from another source ({BUILD}). {BRINGS}"
+    library.crossattention_map.argtypes = [ctypes.c_char_p]
+    library.crossattention_map.restype = None
     return library
 
 

@@ -48,14 +48,18 @@ def read(
         query, key, value, rows, visible, bias, offset, owner,
         scale, softcap, wants_lse, instructions,
     )  # fmt: skip
-    if not _is_followed(query, key, value):
+    if not is_followed(query, key, value):
         return call.read(*given)
     output, lse = torch.ops.crossattention.native_read.default(*given)
     return output, lse if wants_lse else None
 
 
-def _is_followed(*given: Tensor) -> bool:
-    """Whether a graph, a mode, a profiler or a kind of tensor of its own watches operators."""
+def is_followed(*given: Tensor) -> bool:
+    """Whether a graph, a mode, a profiler or a kind of tensor of its own watches operators.
+
+    >>> is_followed(torch.ones(1)), is_followed(torch.ones(1, device="meta"))
+    (False, True)
+    """
     return (
         torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack() > 0

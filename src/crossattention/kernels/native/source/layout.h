@@ -77,9 +77,28 @@ using Run = void (*)(const Problem&, const Task&, const int64_t* sequences, floa
 // Join the parts of one task's query rows, each over some of the memory's rows.
 using Join = void (*)(const Problem&, const Task&, const int64_t* sequences, int64_t parts);
 
+// output = rows weightᵀ + bias, then no less than 0 if `relu`, then + rest; all of them floats.
+struct Map {
+    int64_t n, x, y;  // x a multiple of kPad
+    const float *rows, *weight;  // [n, x]; [y, x], whose rows lie `stride` apart
+    int64_t stride;
+    const float *bias, *rest;  // [y]; [n, y]; or null
+    int64_t relu;
+    float* output;  // [n, y]
+    int64_t threads;
+    int64_t instructions;
+};
+
+// Outputs that are mapped at a time: their weights stay near while all rows meet them.
+constexpr int64_t kMapBlock = 32;
+
+// Map to the outputs from `begin` to `end`, at most kMapBlock.
+using MapSome = void (*)(const Map&, int64_t begin, int64_t end);
+
 struct Functions {
     Run run;
     Join join;
+    MapSome map;
 };
 
 }  // namespace crossattention

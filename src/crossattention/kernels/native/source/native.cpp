@@ -13,6 +13,7 @@ namespace crossattention {
     namespace set {                                                            \
     void run(const Problem&, const Task&, const int64_t*, float*);             \
     void join(const Problem&, const Task&, const int64_t*, int64_t);           \
+    void map(const Map&, int64_t, int64_t);                                    \
     }
 CROSSATTENTION_DECLARE(portable)
 #if defined(CROSSATTENTION_X86)
@@ -38,12 +39,12 @@ bool runs_here(int64_t set) {
 
 Functions functions_of(int64_t set) {
 #if defined(CROSSATTENTION_X86)
-    if (set == kAvx512Brain) return {avx512bf16::run, avx512bf16::join};
-    if (set == kAvx512) return {avx512::run, avx512::join};
-    if (set == kAvx2) return {avx2::run, avx2::join};
+    if (set == kAvx512Brain) return {avx512bf16::run, avx512bf16::join, avx512bf16::map};
+    if (set == kAvx512) return {avx512::run, avx512::join, avx512::map};
+    if (set == kAvx2) return {avx2::run, avx2::join, avx2::map};
 #endif
     (void)set;
-    return {portable::run, portable::join};
+    return {portable::run, portable::join, portable::map};
 }
 
 // A thread's own room, kept from call to call and given back when the thread ends.
@@ -119,6 +120,15 @@ void read(const Problem& p) {
     if (failed) throw std::bad_alloc();
 }
 
+void map(const Map& p) {
+    Functions functions = functions_of(p.instructions);
+    int64_t blocks = (p.y + kMapBlock - 1) / kMapBlock, worth = p.n * p.x * p.y < kWorthThreads ? 1 : p.threads;
+    int64_t threads = worth < blocks ? worth : blocks;
+#pragma omp parallel for schedule(static) num_threads(int(threads)) if (threads > 1)
+    for (int64_t i = 0; i < blocks; ++i)
+        functions.map(p, i * kMapBlock, i + 1 < blocks ? (i + 1) * kMapBlock : p.y);
+}
+
 }  // namespace
 }  // namespace crossattention
 
@@ -140,5 +150,10 @@ __attribute__((visibility("default"))) int64_t crossattention_read(const crossat
         return 1;
     }
     return 0;
+}
+
+// Map few rows; there is at least one.
+__attribute__((visibility("default"))) void crossattention_map(const crossattention::Map* map) {
+    crossattention::map(*map);
 }
 }

@@ -1,0 +1,85 @@
+"""A linear map of few rows that reads the weights where they lie: no copy of them, none laid out.
+
+    y = x Wᵀ + b, then no less than 0 if `relu`, then + rest
+
+Torch's product lays weights out anew in every call, or runs on one thread where one row is mapped.
+Here each weight row is loaded once and met by all rows; sums are added in another order. What is
+written is `Map` of source/layout.h.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import torch
+from torch import Tensor
+
+from crossattention.errors import NoKernelError
+from crossattention.kernels.native.call import number
+from crossattention.kernels.native.kernel import is_transformed
+from crossattention.kernels.native.library import absent, best, load
+from crossattention.kernels.native.registered import is_followed
+
+ROWS = 256  # beyond about so many, enough rows share what laying the weights out costs
+_PAD = 16  # of x: a multiple of every vector
+_LAYOUT = struct.Struct("12q")
+
+
+def maps_few(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+    """Whether `linear` maps these rows [..., x] with weights [y, x]: few float32 rows on a CPU.
+
+    >>> maps_few(torch.ones(ROWS + 1, 16), torch.ones(2, 16))
+    False
+    """
+    y, x = weight.shape
+    held = (weight,) if bias is None else (weight, bias)
+    return (
+        rows.dtype is torch.float32
+        and rows.shape[-1] == x
+        and 0 < rows.numel() <= ROWS * x
+        and (bias is None or bias.shape == (y,))
+        and x % _PAD == 0
+        and all(each.dtype is torch.float32 and each.stride(-1) == 1 for each in held)
+        and not torch.is_grad_enabled()
+        and not (is_followed(rows, *held) or is_transformed())
+        and not torch.is_autocast_enabled("cpu")
+        and absent() == ""
+        and best() != "portable"  # measured against torch on other vectors alone
+    )
+
+
+def linear(
+    rows: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    rest: Tensor | None = None,
+    relu: bool = False,
+    instructions: str | None = None,
+) -> Tensor:
+    """Map rows [..., x] to [..., y]; ask `maps_few` before.
+
+    Args:
+        rows, weight, bias: `[..., x]`, `[y, x]` and `[y]`.
+        rest: `[..., y]`, added at last.
+        relu: whether numbers below 0 become 0 before that.
+        instructions: an instruction set; None takes the widest of this processor.
+    Raises:
+        NoKernelError: the library is absent.
+
+    >>> rows = torch.ones(1, 16)
+    >>> absent() != "" or linear(rows, -torch.eye(16), rest=rows, relu=True).equal(rows)
+    True
+    """
+    library = load()
+    if isinstance(library, str):
+        raise NoKernelError(f"kernel `native` cannot run: {library}.")
+    (y, x), rows = weight.shape, rows.contiguous()
+    rest = None if rest is None else rest.contiguous()
+    output = rows.new_empty(*rows.shape[:-1], y)
+    told = _LAYOUT.pack(
+        rows.numel() // x, x, y, rows.data_ptr(), weight.data_ptr(), weight.stride(0),
+        0 if bias is None else bias.data_ptr(), 0 if rest is None else rest.data_ptr(),
+        relu, output.data_ptr(), torch.get_num_threads(), number(instructions or best()),
+    )  # fmt: skip
+    library.crossattention_map(told)
+    return output

@@ -72,7 +72,7 @@ sanitize: $(VENV)/.test
 	$(BIN)/python $(SANITIZED)/crossattention/kernels/native/build.py --sanitize
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 \
 	  $(BIN)/python tests/kernels/elsewhere.py $(SANITIZED) -q -m 'not slow' \
-	  -k 'native and not faults' tests/kernels tests/laws
+	  -k '(native or linear) and not faults' tests/kernels tests/laws
 
 coverage: $(VENV)/.test $(LIBRARY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term --cov-report=html

@@ -106,7 +106,7 @@ def test_samples_are_what_they_say() -> None:
     problem = sample.problem(torch.bfloat16)
     assert problem.sizes == (6, 3, 4, 2, 5, 7, 8, 8)
     assert problem.owner is not None and problem.owner.index.tolist() == [0, 0, 1, 1, 2, 2]
-    assert problem.mask.rows is not None and problem.mask.rows.sum(1).tolist() == [7, 5, 3]
+    assert problem.mask.lengths is not None and problem.mask.lengths.tolist() == [7, 5, 3]
     biased = Sample(1, 1, 4, 4, 5, 7, 8, "bias").problem(torch.float16).mask.bias
     assert biased is not None and (biased.shape, biased.dtype) == ((1, 4, 5, 7), torch.float16)
     assert {each.mask for each in SAMPLES} == {"none", "lengths", "bias"}

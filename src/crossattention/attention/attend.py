@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crossattention.attention.choose import choose
 from crossattention.attention.door import enter
-from crossattention.attention.hidden import settled
+from crossattention.attention.hidden import run, settled
 from crossattention.attention.known import pose_known
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem, Reading
@@ -76,7 +76,7 @@ def attend(
     if causal is softcap is None and kernel == "auto" and type(dropout) is float and dropout == 0:
         known = pose_known(query, key, value, owner, visible, bias, lengths, scale)
         if known is not None:
-            return _run(*known).value
+            return run(*known).value
     problem, headless = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,
@@ -179,9 +179,4 @@ def read(problem: Problem, kernel: str | Kernel = "auto") -> Reading:
 
 def _read(problem: Problem, kernel: str | Kernel) -> Reading:
     chosen = choose(problem, kernel)
-    return _run(chosen, problem) if isinstance(kernel, str) else read(settled(problem), chosen)
-
-
-def _run(kernel: Kernel, problem: Problem) -> Reading:
-    """Run; what is hidden is settled for kernels that would multiply it."""
-    return kernel.run(problem if getattr(kernel, "skips_hidden", False) else settled(problem))
+    return run(chosen, problem) if isinstance(kernel, str) else read(settled(problem), chosen)

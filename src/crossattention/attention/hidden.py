@@ -15,7 +15,7 @@ from torch import Tensor
 from crossattention import mask as masks
 from crossattention.argument import on_host
 from crossattention.errors import ContractError, complaint
-from crossattention.kernels.contract import Problem
+from crossattention.kernels.contract import Kernel, Problem, Reading
 from crossattention.mask import Causal, Mask
 from crossattention.owner import Owner
 
@@ -114,6 +114,20 @@ def settled(problem: Problem) -> Problem:
     mask, readable = find_readable(mask, shape, query.device, owner, may_be_empty)
     key, value = clear_unread(key, value, readable, owner)
     return problem._replace(key=key, value=value, mask=mask)
+
+
+def run(kernel: Kernel, problem: Problem) -> Reading:
+    """Run a kernel; what is hidden is settled first if it would multiply it.
+
+    >>> from crossattention.kernels.contract import Score
+    >>> from crossattention.kernels.matmul import Matmul
+    >>> x = torch.tensor([[[[torch.nan]]]])
+    >>> run(
+    ...     Matmul(), Problem(x, x, x, None, Mask(torch.tensor([[False]])), Score(1.0))
+    ... ).value.item()
+    0.0
+    """
+    return kernel.run(problem if getattr(kernel, "skips_hidden", False) else settled(problem))
 
 
 def clear_unread(

@@ -53,7 +53,7 @@ class Sample:
         mask = Mask()
         if self.mask == "lengths":
             lengths = torch.linspace(self.rows, self.rows // 2, m).long()
-            mask = Mask(torch.arange(self.rows) < lengths[:, None])  # [m] -> [m, s]
+            mask = Mask(lengths=lengths)
         elif self.mask == "bias":
             mask = Mask(bias=_numbers(1, h, self.queries, self.rows).to(dtype))
         return Problem(query, key, value, owner, mask, Score(self.width**-0.5))

@@ -16,6 +16,7 @@ import torch
 
 from crossattention.attention.choose import KERNELS
 from crossattention.attention.fit import Timed, fit
+from crossattention.attention.hidden import run
 from crossattention.attention.sample import SAMPLES, Sample
 from crossattention.kernels.contract import Kernel, Problem
 from crossattention.kernels.costs import DTYPES, Table
@@ -90,5 +91,5 @@ def measure(problem: Problem, kernels: Sequence[Kernel], seconds: float) -> Time
 def _turn(kernel: Kernel, problem: Problem, repeats: int) -> float:
     start = perf_counter()
     for _ in range(repeats):
-        kernel.run(problem)
+        run(kernel, problem)
     return (perf_counter() - start) / repeats

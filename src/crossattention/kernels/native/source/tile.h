@@ -71,7 +71,7 @@ struct Tile {
             if (paired) {
                 const Brain* from = (const Brain*)problem.query.data + at;
                 Brain* to = pairs + i * key_width;
-                if (stride == 1)
+                if (stride == 1 && problem.d)  // nothing may lie at no address
                     memcpy(to, from, size_t(problem.d) * sizeof(Brain));
                 else
                     for (int64_t j = 0; j < problem.d; ++j) to[j] = from[j * stride];

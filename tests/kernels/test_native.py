@@ -316,6 +316,14 @@ def test_costs_and_choice() -> None:
     assert not math.isnan(native.seconds)
 
 
+def test_what_is_traced_or_negated_lazily_is_read_as_it_is() -> None:
+    query = torch.randn(1, 2, 3, 8)
+    with torch.no_grad():
+        traced = torch.jit.trace(lambda x: xa.attend(x, x, x), query, check_trace=False)
+        same(traced(query + 1), xa.attend(query + 1, query + 1, query + 1))
+        same(xa.attend(torch._neg_view(query), query, query), xa.attend(-query, query, query))
+
+
 FAULTS = {
     1: lambda: test_ragged_batches_and_parts_of_a_memory(),
     2: lambda: test_streams_of_two_dtypes(torch.float32, torch.float32),

@@ -170,6 +170,8 @@ MUTANTS = [Mutant(*row) for row in (
      "parts.join(found, self.amounts) if joint else parts.add(", "parts.add("),
     ("a folded query kept too long", "09_reuse::test_what_modules_keep", "nn/kept.py",
      "entry[0] == state", "entry[0] is not None"),
+    ("hooks passed over where few rows are mapped", "09_reuse::test_step_calls", "nn/few_rows.py",
+     "        and not is_watched(projection)\n", ""),
     ("appended keys projected from the first row", "09_reuse::test_a_memory_in", "nn/reader.py",
      "sources = sources[0][:, begun:], sources[1][:, begun:]",
      "sources = tuple(x[:, : x.shape[1] - begun] for x in sources)"),

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import crossattention as xa
+from crossattention.nn import DecoderBlock
 from crossattention.seq2seq import Config, EncoderDecoder
 from laws import modules
 from laws.ask import ask, layer_masks, remember
@@ -57,6 +58,27 @@ def test_step_by_step_is_all_at_once(form: str, chunk: int, norm: str) -> None:
         shown.append(weights.mean(1))
     torch.testing.assert_close(torch.cat(found, 1), wanted, atol=1e-11, rtol=1e-11)
     torch.testing.assert_close(torch.cat(shown, 1), maps, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_step_calls_what_each_projection_has_become(norm: str) -> None:
+    """A step may read weights by itself, but passes over nothing that is done beside."""
+    torch.manual_seed(1)
+    block = DecoderBlock(48, 3, 32, norm=norm).eval()
+    stream, rows = torch.randn(5, 1, 48), torch.randn(5, 7, 48)
+    own, cross, feed = block.self_attention, block.cross_attention, block.feed_forward
+    for each in (
+        own.projection, own.output_projection, cross.query_projection, cross.output_projection,
+        feed.expand, feed.contract,
+    ):  # fmt: skip
+        with torch.no_grad():
+            before = block(stream, rows)
+            each.weight.data.mul_(1.5)
+        each.register_forward_hook(lambda module, given, output: output * 2)
+        with torch.no_grad():
+            found = block(stream, rows)
+        torch.testing.assert_close(found, block(stream, rows).detach())
+        assert not torch.allclose(found, before)
 
 
 def test_the_past_follows_its_lane() -> None:

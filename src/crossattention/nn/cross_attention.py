@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from crossattention.memory import Memory
+from crossattention.nn.few_rows import mapped
 from crossattention.nn.initialise import initialise
 from crossattention.nn.project import check_stream, finish, heads_of
 from crossattention.nn.reader import Reader
@@ -123,7 +124,8 @@ class CrossAttention(Reader):
         """
         sizes, projection = self.sizes, self.query_projection
         check_stream("query", query, sizes.width, projection)
-        projected = heads_of("query_projection", projection(query), sizes.heads, sizes.key_width)
+        asked = mapped(projection, query)
+        projected = heads_of("query_projection", asked, sizes.heads, sizes.key_width)
         return turned(self.rotary, self.query_norm(projected), positions, "the query")
 
     def _remembered(self, memory: Tensor | Memory, query: Tensor) -> Memory:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from crossattention.argument import FLOATS, check_size, check_tensor
+from crossattention.nn.few_rows import mapped
 from crossattention.nn.initialise import initialise
 from crossattention.nn.project import check_kind
 
@@ -46,5 +47,4 @@ class FeedForward(nn.Module):
         want, do = "a float tensor [..., c]", "pass rows of the layer's width"
         check_tensor("stream", stream, FLOATS, want, do)
         check_kind("stream", stream, self.expand)
-        hidden: Tensor = self.contract(self.activation(self.expand(stream)))
-        return hidden
+        return mapped(self.contract, self.activation(mapped(self.expand, stream)))

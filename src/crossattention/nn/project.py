@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from crossattention.argument import FLOATS, check_tensor, on_host
 from crossattention.errors import ContractError, complaint, describe
+from crossattention.nn.few_rows import mapped
 
 
 def check_stream(name: str, stream: Tensor, width: int, reader: nn.Module) -> None:
@@ -79,7 +80,7 @@ def finish(merged: Tensor, projection: nn.Module, reads: Tensor | None) -> Tenso
     6.0
     """
     check_kind("output_projection", merged, projection)
-    output: Tensor = projection(merged)
+    output = mapped(projection, merged)
     return output if reads is None else output.masked_fill(~reads.any(1), 0)  # -> [b|1, t|1, 1]
 
 

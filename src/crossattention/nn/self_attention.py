@@ -18,6 +18,7 @@ from crossattention.attention.hidden import build_mask
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem, Score
 from crossattention.nn.cache import Cache
+from crossattention.nn.few_rows import mapped
 from crossattention.nn.initialise import initialise
 from crossattention.nn.project import check_stream, finish, heads_of
 
@@ -107,7 +108,7 @@ class SelfAttention(nn.Module):
     def _project(self, stream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         check_stream("stream", stream, self.width, self.projection)
         width = self.width // self.heads
-        split = heads_of("projection", self.projection(stream), 3 * self.heads, width)
+        split = heads_of("projection", mapped(self.projection, stream), 3 * self.heads, width)
         query, key, value = split.chunk(3, 1)  # [b, 3·h, t, d] -> 3 of [b, h, t, d]
         return query, key, value
 

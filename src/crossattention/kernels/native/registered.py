@@ -62,9 +62,10 @@ def is_followed(*given: Tensor) -> bool:
     """
     return (
         torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._autograd._profiler_enabled()
-        or not all(type(each) in _PLAIN and each.is_cpu for each in given)
+        or not all(type(e) in _PLAIN and e.is_cpu and not e.is_neg() for e in given)
     )
 
 

@@ -50,11 +50,13 @@ class Bill:
     Attributes:
         name: "stock", "projected" or "raw".
         multiply_adds: of projecting and reading memories; the rest of the model is not counted.
+        work: those and what takes as long: calls, and numbers moved (see `nn.form`).
         bytes: kept for reading, while the decode lasts.
     """
 
     name: str
     multiply_adds: int
+    work: int
     bytes: int
 
 
@@ -62,11 +64,14 @@ class Bill:
 class ModelExplanation:
     """The bills of a model as it is and of each form it could be adopted in, and the one chosen.
 
-    >>> bills = (Bill("stock", 2 * 10**9, 5 * 10**6), Bill("projected", 10**9, 10**6))
+    >>> bills = (
+    ...     Bill("stock", 20 * 10**8, 22 * 10**8, 5 * 10**6),
+    ...     Bill("projected", 9 * 10**8, 10**9, 10**6),
+    ... )
     >>> print(ModelExplanation("a tiny model", bills, "projected"))
-    a tiny model       multiply-adds       bytes
-      stock                 2.00 G      5.00 MB
-      projected             1.00 G      1.00 MB  <- chosen
+    a tiny model       multiply-adds        work       bytes
+      stock                 2.00 G      2.20 G      5.00 MB
+      projected             0.90 G      1.00 G      1.00 MB  <- chosen
     """
 
     model: str
@@ -74,11 +79,12 @@ class ModelExplanation:
     chosen: str
 
     def __str__(self) -> str:
-        lines = [f"{self.model:18s} multiply-adds       bytes"]
+        lines = [f"{self.model:18s} multiply-adds        work       bytes"]
         for bill in self.bills:
             mark = "  <- chosen" if bill.name == self.chosen else ""
-            work, size = bill.multiply_adds / 1e9, bill.bytes / 1e6
-            lines.append(f"  {bill.name:16s} {work:9.2f} G  {size:8.2f} MB{mark}")
+            each, work, size = bill.multiply_adds / 1e9, bill.work / 1e9, bill.bytes / 1e6
+            counts = f"{each:9.2f} G {work:9.2f} G  {size:8.2f} MB"
+            lines.append(f"  {bill.name:16s} {counts}{mark}")
         return "\n".join(lines)
 
 

@@ -41,7 +41,9 @@ def explain(
     """Show what reading a memory costs: each form and kernel, the choice, and where it flips.
 
     Multiply-adds of a form count all layers over the memory's life; those of a kernel, one read by
-    one layer. Seconds are estimates from a cost table; nothing is measured.
+    one layer. The form of less work is taken: its multiply-adds, and as many as take as long as its
+    calls and what it fetches from memory. Seconds are estimates from a cost table; nothing is
+    measured.
     """
     if dtype not in DTYPES:
         want = f"one of {', '.join(DTYPES)}"
@@ -81,18 +83,22 @@ def _card(found: FormExplanation, life: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from crossattention.nn.form import CALL, MOVED
+
     console = Console()
     forms = Table(title=f"forms, over a life of {life:,} query rows", title_justify="left")
     kernels = Table(title="kernels, one read by one layer", title_justify="left")
     for table, heads in ((forms, ("form", "")), (kernels, ("form", "kernel"))):
-        for name in (*filter(None, heads), "multiply-adds", "bytes"):
+        work = ("work",) if table is forms else ()
+        for name in (*filter(None, heads), "multiply-adds", *work, "bytes"):
             table.add_column(name, justify="left" if name in heads else "right")
     forms.add_column("")
     kernels.add_column("µs", justify="right")
     kernels.add_column("")
     for form in found.forms:
         chosen = "chosen" if form.name == found.chosen else ""
-        forms.add_row(form.name, f"{form.multiply_adds:,}", f"{form.bytes:,}", chosen)
+        counts = (form.multiply_adds, form.work, form.bytes)
+        forms.add_row(form.name, *(f"{count:,}" for count in counts), chosen)
         for each in form.kernels.kernels:
             verdict = "chosen" if each.name == form.kernels.chosen else ""
             kernels.add_row(
@@ -102,7 +108,8 @@ def _card(found: FormExplanation, life: int) -> None:
             )  # fmt: skip
     console.print(forms)
     console.print(
-        f"raw is cheaper up to {found.flips_at:,} query rows over a life, then projected.\n"
+        f"raw takes less work up to {found.flips_at:,} query rows over a life, then projected.\n"
+        f"work: multiply-adds, {CALL:,} more for each call, {MOVED} for each number fetched.\n"
     )
     console.print(kernels)
     console.print(f"table: {found.forms[0].kernels.table}")

@@ -131,4 +131,4 @@ class CrossAttention(Reader):
     def _remembered(self, memory: Tensor | Memory, query: Tensor) -> Memory:
         if isinstance(memory, Memory):
             return memory
-        return self.remember(memory, queries=query.shape[1])
+        return self.remember(memory, queries=query.shape[1], reads=1)

@@ -61,6 +61,7 @@ class CrossBlock(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
         form: str = "auto",
     ) -> Memory:
         """Prepare a memory for reading, once; arguments as in `CrossAttention.remember`.
@@ -70,7 +71,7 @@ class CrossBlock(nn.Module):
         >>> block.remember(torch.randn(1, 5, 8), lengths=[4]).size
         (1, 5)
         """
-        return self.cross_attention.remember(rows, lengths, queries=queries, form=form)
+        return self.cross_attention.remember(rows, lengths, queries=queries, reads=reads, form=form)
 
     def forward(self, stream: Tensor, memory: Tensor | Memory) -> Tensor:
         """Map `[b, t, c]` to `[b, t, c]`, reading the memory."""

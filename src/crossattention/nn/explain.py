@@ -1,13 +1,14 @@
 """Say which form a layer's memory would take, what each costs over its life, and where that flips.
 
-    N* = s·g·(c_k·d + c_v·e) / (h·(c_k·d + c_v·e) + s·h·(c_k + c_v - d - e))
+    R* = projecting / (a raw read's work - a projected read's)        work: as in `nn.form`
 
-Up to N* query rows over its life, a memory is cheaper raw; beyond, projected. The kernels that
-would then read it are explained for each form, on tensors that hold no numbers.
+Up to R* reads over its life, a memory is cheaper raw; beyond, projected. The kernels that would
+then read it are explained for each form, on tensors that hold no numbers.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +20,7 @@ from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Problem, Score
 from crossattention.kernels.costs import SHIPPED, Table
 from crossattention.mask import Mask
-from crossattention.nn.form import choose_form, form_costs
+from crossattention.nn.form import Life, choose_form, form_costs
 from crossattention.nn.sizes import Sizes
 from crossattention.owner import Owner
 
@@ -70,6 +71,11 @@ class Reads:
         """N, the query rows that will read each memory."""
         return self.queries * self.beams if self.life is None else self.life
 
+    @property
+    def over_reads(self) -> int:
+        """R, how many reads those rows come in."""
+        return math.ceil(self.over_life / (self.queries * self.beams))
+
 
 @dataclass(frozen=True)
 class FormCost:
@@ -77,20 +83,29 @@ class FormCost:
 
     Attributes:
         name: "projected" or "raw".
-        multiply_adds: over the memories' life.
+        multiply_adds, numbers, calls: over the memories' life, as `Work` counts them.
+        work: all three, in multiply-adds that would take as long; the form with less is chosen.
         bytes: kept while they live.
         kernels: what each kernel says of one read by one layer.
     """
 
     name: str
     multiply_adds: int
+    numbers: int
+    calls: int
+    work: int
     bytes: int
     kernels: Explanation
 
 
 @dataclass(frozen=True)
 class FormExplanation:
-    """Both forms, the one chosen, and the query rows over a life up to which raw is cheaper."""
+    """Both forms, the one chosen, and up to how many query rows over a life raw takes less work.
+
+    Attributes:
+        forms, chosen: projected and raw, and the name of one.
+        flips_at: those rows, in whole reads.
+    """
 
     forms: tuple[FormCost, ...]
     chosen: str
@@ -111,31 +126,40 @@ def explain_forms(
 
     >>> found = explain_forms(Reads(queries=1, memory=1500, width=512, heads=8))
     >>> found.chosen, found.flips_at
-    ('raw', 69)
+    ('raw', 36)
     """
     if dtype not in FLOATS:
         do = "pass torch.float32, say"
         raise ContractError(complaint("dtype", f"one of {FLOATS}", str(dtype), do))
     sizes = reads.sizes
     g, d = sizes.memory_heads, sizes.key_width
-    costs = form_costs(reads.over_life, reads.memory, sizes)
-    everything = reads.batch * reads.layers
+    life = Life(reads.batch, reads.memory, reads.over_life, reads.over_reads, dtype)
+    costs, layers = form_costs(life, sizes), reads.layers
     row = dtype.itemsize * reads.batch * reads.memory
     kept = {"projected": row * reads.layers * 2 * g * d, "raw": row * reads.width}
     shapes = {"projected": (g, d), "raw": (1, reads.width)}
     forms = tuple(
-        FormCost(name, costs[name] * everything, kept[name], _kernels(reads, shape, dtype, table))
-        for name, shape in shapes.items()
+        FormCost(
+            name, layers * cost.multiply_adds, layers * cost.numbers, layers * cost.calls,
+            layers * cost.total, kept[name], _kernels(reads, shapes[name], dtype, table),
+        )
+        for name, cost in costs.items()
+    )  # fmt: skip
+    return FormExplanation(forms, choose_form("auto", costs, []), _flip(reads, life))
+
+
+def _flip(reads: Reads, life: Life) -> int:
+    """Find the most reads in which raw takes less, in rows: work is a straight line in reads."""
+    each = reads.queries * reads.beams
+    none, one = (
+        form_costs(life._replace(queries=count * each, reads=count), reads.sizes)
+        for count in (0, 1)
     )
-    return FormExplanation(forms, choose_form("auto", costs, []), _flip(reads.memory, sizes))
-
-
-def _flip(rows: int, sizes: Sizes) -> int:
-    """Find the largest N at which raw is cheaper: both costs are straight lines in N."""
-    none, one = form_costs(0, rows, sizes), form_costs(1, rows, sizes)
-    ahead = none["projected"] - none["raw"]
-    behind = (one["raw"] - none["raw"]) - (one["projected"] - none["projected"])
-    return (ahead - 1) // behind
+    ahead = none["projected"].total - none["raw"].total
+    behind = (one["raw"].total - none["raw"].total) - (
+        one["projected"].total - none["projected"].total
+    )
+    return each * ((ahead - 1) // behind)
 
 
 def _kernels(reads: Reads, shape: tuple[int, int], dtype: torch.dtype, table: Table) -> Explanation:

@@ -91,6 +91,7 @@ class GatedCrossAttention(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
         form: str = "auto",
     ) -> Memory:
         """Prepare media for reading, once for all steps; arguments as in `CrossAttention.remember`.
@@ -102,7 +103,7 @@ class GatedCrossAttention(nn.Module):
         >>> len(memory.contents)
         2
         """
-        return self.cross_attention.remember(rows, lengths, queries=queries, form=form)
+        return self.cross_attention.remember(rows, lengths, queries=queries, reads=reads, form=form)
 
     def forward(
         self,
@@ -162,7 +163,7 @@ class GatedCrossAttention(nn.Module):
         if type(self.norm_attention) is nn.LayerNorm:  # it keeps the stream's dtype
             check_kind("stream", stream, self.cross_attention.query_projection)
         if not isinstance(memory, Memory):
-            memory = self.remember(memory, queries=stream.shape[1])
+            memory = self.remember(memory, queries=stream.shape[1], reads=1)
         check_sequences("stream", len(stream), memory, f"shape {list(stream.shape)}")
         return memory, visible_media(stream, memory, count, media, self.reads)
 

@@ -65,6 +65,7 @@ class JointBlock(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
         form: str = "auto",
     ) -> Memory:
         """Prepare a memory for reading, once; arguments as in `CrossAttention.remember`.
@@ -74,7 +75,7 @@ class JointBlock(nn.Module):
         (1, 5)
         """
         reader = cast(Reader, self.cross_attention.readers[0])
-        return reader.remember(rows, lengths, queries=queries, form=form)
+        return reader.remember(rows, lengths, queries=queries, reads=reads, form=form)
 
     def forward(self, stream: Tensor, memory: Tensor | Memory) -> Tensor:
         """Map `[b, t, c]` to `[b, t, c]`, reading the memory and the stream."""

@@ -95,6 +95,7 @@ class MultiCrossAttention(nn.Module):
         lengths: Sequence[Tensor | Sequence[int] | None] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
         form: str = "auto",
     ) -> tuple[Memory, ...]:
         """Prepare each memory for reading, once.
@@ -102,7 +103,7 @@ class MultiCrossAttention(nn.Module):
         Args:
             rows: k of `[m, s_i, c_i]`, or memories in which other layers have written already.
             lengths: k of integers `[m]`, or None.
-            queries, form: as in `CrossAttention.remember`, for all.
+            queries, reads, form: as in `CrossAttention.remember`, for all.
 
         >>> layer = MultiCrossAttention(8, 2, (6, 5))
         >>> [x.size for x in layer.remember([torch.ones(1, 4, 6), torch.ones(1, 7, 5)])]
@@ -111,7 +112,9 @@ class MultiCrossAttention(nn.Module):
         each = partial(parts.one_each, count=len(self.readers))
         given = zip(each("rows", rows), each("lengths", lengths), strict=True)
         return tuple(
-            parts.reader_of(self.readers, i).remember(memory, count, queries=queries, form=form)
+            parts.reader_of(self.readers, i).remember(
+                memory, count, queries=queries, reads=reads, form=form
+            )
             for i, (memory, count) in enumerate(given)
         )
 
@@ -175,7 +178,7 @@ class MultiCrossAttention(nn.Module):
         for i, (memory, shown, added) in enumerate(posed):
             reader = parts.reader_of(self.readers, i)
             if not isinstance(memory, Memory):
-                memory = reader.remember(memory, queries=query.shape[1])
+                memory = reader.remember(memory, queries=query.shape[1], reads=1)
             read = reader.read(asked, memory, visible=shown, bias=added, wants_lse=wants_lse)
             found.append(read)
         return found

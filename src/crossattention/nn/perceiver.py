@@ -105,8 +105,9 @@ class Perceiver(nn.Module):
         memory = normed(rows, lengths, self.memory_norm, self.memory_width)
         order = [min(index, len(self.reading) - 1) for index in range(self.reads)]
         for index, block in enumerate(self._reading()):
-            asked = self._count * order.count(index)
-            memory = block.remember(memory, queries=asked, form=self.form)
+            reads = order.count(index)
+            asked = self._count * reads
+            memory = block.remember(memory, queries=asked, reads=reads, form=self.form)
         return remembered(memory, rows)
 
     def forward(

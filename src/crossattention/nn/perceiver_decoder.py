@@ -70,6 +70,7 @@ class PerceiverDecoder(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
     ) -> Memory:
         """Norm latents, and prepare them for reading, once.
 
@@ -77,13 +78,14 @@ class PerceiverDecoder(nn.Module):
             latents: `[m, n, c]`; or a Memory of rows that `memory_norm` has normed already.
             lengths: integers `[m]`, the real latents of each; None: all.
             queries: how many output queries will read them in all; None expects many.
+            reads: how many reads those come in; None: one query a read.
 
         >>> import torch
         >>> PerceiverDecoder(6, 2, memory_width=8).remember(torch.randn(2, 3, 8)).size
         (2, 3)
         """
         memory = normed(latents, lengths, self.memory_norm, self.memory_width)
-        memory = self.cross_attention.remember(memory, queries=queries, form=self.form)
+        memory = self.cross_attention.remember(memory, queries=queries, reads=reads, form=self.form)
         return remembered(memory, latents)
 
     def forward(self, queries: Tensor, latents: Tensor | Memory) -> Tensor:
@@ -97,7 +99,7 @@ class PerceiverDecoder(nn.Module):
         """
         check_stream("queries", queries, self.width, self.query_norm)
         if not isinstance(latents, Memory):
-            latents = self.remember(latents, queries=queries.shape[1])
+            latents = self.remember(latents, queries=queries.shape[1], reads=1)
         read: Tensor = self.cross_attention(self.query_norm(queries), latents)
         found = queries + read if self.adds_queries else read
         output: Tensor = self.around_feed(found, self.feed_forward)

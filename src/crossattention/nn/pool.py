@@ -133,7 +133,7 @@ class AttentionPool(nn.Module):
         if self.attention.number in memory.contents:
             return memory
         count = self.queries(1).shape[1]
-        return self.attention.remember(memory, queries=count, form=self.form)
+        return self.attention.remember(memory, queries=count, reads=1, form=self.form)
 
     def _state(self) -> Hashable | None:
         """What the projected queries hang on, folded ones included."""

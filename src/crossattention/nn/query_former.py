@@ -98,7 +98,8 @@ class QueryFormer(nn.Module):
         for layer in self.layers:
             reader = layer.cross_attention
             if isinstance(reader, CrossAttention):
-                memory = reader.remember(memory, queries=self._count, form=self.form)
+                asked = self._count
+                memory = reader.remember(memory, queries=asked, reads=1, form=self.form)
         return remembered(memory, rows)
 
     def forward(

@@ -22,7 +22,7 @@ from crossattention.kernels.contract import Kernel, Problem, Score
 from crossattention.kernels.matmul import weights
 from crossattention.memory import Memory
 from crossattention.nn import raw
-from crossattention.nn.form import choose_form, form_costs, rows_of
+from crossattention.nn.form import Life, choose_form, form_costs, rows_of
 from crossattention.nn.null_row import NullRow
 from crossattention.nn.pose import HeadsRead, answer, check_heads, only_heads, pose
 from crossattention.nn.project import heads_of, map_rows
@@ -72,6 +72,7 @@ class Reader(Numbered):
         value_rows: Tensor | None = None,
         positions: Tensor | None = None,
         queries: int | None = None,
+        reads: int | None = None,
         form: str = "auto",
     ) -> Memory:
         """Prepare a memory for reading, once; after `append` or `replace`, for what is new.
@@ -83,20 +84,22 @@ class Reader(Numbered):
             positions: `[m|1, s]` or `[s]`, where all rows stand; for a layer with `rotary`.
             queries: how many query rows will read each memory over its life (steps x beams);
                 None expects many.
+            reads: how many reads they come in; None: one row a read, as in a decoder's steps.
             form: "projected" keeps this layer's keys and values; "raw" keeps nothing but the
-                rows; "auto" takes what is cheaper over the memory's life.
+                rows; "auto" takes what is less work over the memory's life.
         Raises:
             ContractError: shapes, rows written to since, a form that the layer cannot take.
 
-        >>> reader = Reader(Sizes.of(8, 2, None, (None, None), None), bias=True, dropout=0.0)
-        >>> reader.remember(torch.randn(1, 5, 8), queries=1).contents[reader.number].key is None
+        >>> reader = Reader(Sizes.of(64, 2, None, (None, None), None), bias=True, dropout=0.0)
+        >>> reader.remember(torch.randn(1, 999, 64), queries=1).contents[reader.number].key is None
         True
         """
         memory = Memory.of(rows, lengths, value_rows)
         maps = (self.key_projection, self.value_projection)
         sources = rows_of(memory, self.sizes, *maps)
         refused = raw.refusals(*maps, self.key_norm, self.rotary)
-        costs = form_costs(queries, memory.size[1], self.sizes)
+        life = Life(*memory.size, queries, reads, sources[0].dtype)
+        costs = form_costs(life, self.sizes)
         check_positions(self.rotary, positions, "the memory")
         if choose_form(form, costs, refused) == "raw":
             return memory.written(self.number, Content(self._stamp()))

@@ -96,9 +96,10 @@ class Resampler(nn.Module):
         (2, 5)
         """
         memory = normed(rows, lengths, self.memory_norm, self.memory_width)
-        asked = self._count * self.depth // len(self.blocks)
+        reads = self.depth // len(self.blocks)
         for block in self._blocks():
-            memory = block.remember(memory, queries=asked, form=self.form)
+            asked = self._count * reads
+            memory = block.remember(memory, queries=asked, reads=reads, form=self.form)
         return remembered(memory, rows)
 
     def forward(

@@ -67,6 +67,7 @@ class EncoderDecoder(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
         form: str = "auto",
     ) -> Memory:
         """Encode sources and let every decoder layer prepare them, once.
@@ -75,7 +76,7 @@ class EncoderDecoder(nn.Module):
             tokens: int64 `[m, s]`, padded at the end.
             lengths: integers `[m]`; None: all real.
             queries: how many target tokens will read each source over its life; None: many.
-            form: as in `CrossAttention.remember`.
+            reads, form: as in `CrossAttention.remember`.
         """
         rows = self.embedding(tokens)  # [m, s] -> [m, s, c]
         readable = None
@@ -85,7 +86,9 @@ class EncoderDecoder(nn.Module):
             readable = column < lengths[:, None]  # [m] -> [m, s]
         for block in self.encoder:
             rows = block(rows, readable)
-        return self.remember(self.encoder_norm(rows), lengths, queries=queries, form=form)
+        return self.remember(
+            self.encoder_norm(rows), lengths, queries=queries, reads=reads, form=form
+        )
 
     def remember(
         self,
@@ -93,6 +96,7 @@ class EncoderDecoder(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
         form: str = "auto",
     ) -> Memory:
         """Prepare encoded rows [m, s, c] for every decoder layer, once.
@@ -101,7 +105,7 @@ class EncoderDecoder(nn.Module):
         """
         memory = Memory.of(rows, lengths)
         for block in self._decoder_blocks():
-            memory = block.cross_attention.remember(memory, queries=queries, form=form)
+            memory = block.cross_attention.remember(memory, queries=queries, reads=reads, form=form)
         return memory.without_rows() if memory.holding.projected else memory
 
     def decode(self, target: Tensor, memory: Memory) -> Tensor:

@@ -158,5 +158,5 @@ def _start(
     expected = min(max(rules.limits, default=0), source.shape[1]) + 1
     decoder = prepared(model)
     form = "auto" if decoder is None else "projected"
-    memory = model.encode(source, real, queries=expected * lanes, form=form)
+    memory = model.encode(source, real, queries=expected * lanes, reads=expected, form=form)
     return Batch(model, memory, rules, lanes, align, decoder)

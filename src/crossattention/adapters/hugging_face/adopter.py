@@ -18,7 +18,7 @@ from crossattention.adapters.hugging_face.hooks import Expand, Prepare, implemen
 from crossattention.adapters.hugging_face.interface import PREFIX, register
 from crossattention.adapters.hugging_face.modules import EXPAND, PREPARE, Found, family_of, find
 from crossattention.adapters.hugging_face.remember import raw_refusals, sizes_of
-from crossattention.nn.form import choose_form, form_costs
+from crossattention.nn.form import Life, check_form, choose_form, form_costs
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class HuggingFace:
         inner = unwrapped(model)
         found = find(inner)
         if form == "raw":
-            choose_form(form, {}, raw_refusals(found.modules(inner), found, None))
+            check_form(form, raw_refusals(found.modules(inner), found, None))
         now = [name.removeprefix(PREFIX) for name in implementations(inner, found)]
         names = dict(zip(found.paths, now, strict=False))
         for name in set(now):  # all of them, before anything has changed
@@ -59,18 +59,22 @@ class HuggingFace:
         modules = found.modules(inner)
         sizes, layers = sizes_of(modules[0], found), len(modules)
         rows = _longest(inner.config) if decode.rows is None else decode.rows
-        work = form_costs(decode.queries, rows, sizes)
-        again = form_costs(0, rows, sizes)["projected"] * (decode.beams - 1)
+        costs = form_costs(Life(decode.batch, rows, decode.queries, decode.tokens), sizes)
+        projecting = form_costs(Life(decode.batch, rows, 0), sizes)["projected"]
         row = decode.batch * rows * next(modules[0].parameters()).element_size()
         kept = layers * row * sizes.memory_heads * (sizes.key_width + sizes.value_width)
-        each = decode.batch * layers
-        bills = (
-            Bill("stock", each * (work["projected"] + again), kept * decode.beams),
-            Bill("projected", each * work["projected"], kept),
-            Bill("raw", each * work["raw"], row * sizes.memory_widths[0]),
+        bytes_kept = {"projected": kept, "raw": row * sizes.memory_widths[0]}
+        projected, raw = (
+            Bill(name, layers * cost.multiply_adds, layers * cost.total, bytes_kept[name])
+            for name, cost in costs.items()
         )
-        chosen = choose_form("auto", work, raw_refusals(modules, found, None))
-        return ModelExplanation(type(inner).__name__, bills, chosen)
+        again = layers * (decode.beams - 1)  # stock projects for every beam
+        stock = Bill(
+            "stock", projected.multiply_adds + again * projecting.multiply_adds,
+            projected.work + again * projecting.total, kept * decode.beams,
+        )  # fmt: skip
+        chosen = choose_form("auto", costs, raw_refusals(modules, found, None))
+        return ModelExplanation(type(inner).__name__, (stock, projected, raw), chosen)
 
 
 @dataclass(frozen=True)

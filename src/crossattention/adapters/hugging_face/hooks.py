@@ -97,7 +97,10 @@ class Prepare(Hook):
         model: Any = self.model()
         maps = generation_config.output_attentions or model.config.output_attentions
         expected = Expected(
-            self.form, repeats * max_cache_length, bool(maps and _eager(model, self.found))
+            self.form,
+            repeats * max_cache_length,
+            max_cache_length,
+            bool(maps and _eager(model, self.found)),
         )
         content = remember(model, self.found, outputs.last_hidden_state, expected)
         own = cache.self_attention_cache  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from crossattention.adapters.hugging_face.modules import Found
 from crossattention.adapters.hugging_face.reads import Reads
 from crossattention.adapters.hugging_face.remembered import Projected, Raw, mark
-from crossattention.nn.form import choose_form, form_costs
+from crossattention.nn.form import Life, choose_form, form_costs
 from crossattention.nn.raw import refusals
 from crossattention.nn.sizes import Sizes
 
@@ -28,11 +28,13 @@ class Expected:
     Attributes:
         form: "auto", "projected" or "raw".
         queries: at most so many query rows will read each memory.
+        reads: in so many steps.
         maps: whether attention weights are asked for.
     """
 
     form: str
     queries: int
+    reads: int
     maps: bool
 
 
@@ -52,7 +54,8 @@ def remember(model: nn.Module, found: Found, rows: Tensor, expected: Expected) -
     """
     modules = found.modules(model)
     rows = _joined(model, rows)
-    costs = form_costs(expected.queries, rows.shape[1], sizes_of(modules[0], found))
+    life = Life(rows.shape[0], rows.shape[1], expected.queries, expected.reads)
+    costs = form_costs(life, sizes_of(modules[0], found))
     reasons = raw_refusals(modules, found, rows)
     reads = Reads(expected.maps)
     half = expected.form == "auto" and rows.element_size() < 4  # folding would round once more

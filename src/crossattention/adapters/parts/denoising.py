@@ -22,7 +22,7 @@ from crossattention.adapters.parts.named import check_kind, kind_of
 from crossattention.attention.attend import read
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Score
-from crossattention.nn.form import choose_form
+from crossattention.nn.form import check_form
 
 PLACE = "diffusers.models.attention_processor"
 KINDS = ((PLACE, "Attention", ("hidden_states", "encoder_hidden_states", "attention_mask")),)
@@ -109,7 +109,7 @@ class DenoisingAttention:
             want = "without spatial norm, added or fused maps, and of one head width"
             raise ContractError(complaint("module", want, "another one", "leave it out"))
         reasons = ["the prompt's keys and values are what is kept between steps"]
-        choose_form(form, {"projected": 0, "raw": 1}, reasons)
+        check_form(form, reasons)
 
     def adopt(self, module: nn.Module, form: str) -> None:
         """Put a processor around the one it has."""

@@ -22,7 +22,7 @@ from crossattention.content import Content
 from crossattention.kernels.contract import Problem, Reading, Score
 from crossattention.kernels.matmul import weights
 from crossattention.nn import raw
-from crossattention.nn.form import choose_form, form_costs
+from crossattention.nn.form import Life, choose_form, form_costs
 from crossattention.nn.pose import answer
 from crossattention.nn.project import heads_of, map_rows
 from crossattention.nn.sizes import Sizes
@@ -98,7 +98,8 @@ class Heads:
         """
         (b, _, t, _), (m, s, _) = query.shape, rows.shape
         b = m if owner is None and b == 1 else b
-        costs = form_costs(t * b // max(m, 1), s, self.sizes)
+        life = Life(m, s, t * b // max(m, 1), reads=1, dtype=rows.dtype)
+        costs = form_costs(life, self.sizes)
         chosen, score = choose_form(form, costs, self.refusals()), Score(self.scale)
         if chosen == "raw" and isinstance(self.key, raw.Linear):
             query, offset = raw.fold_query(query, self.key, self.sizes.memory_heads)

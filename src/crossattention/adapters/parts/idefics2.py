@@ -17,7 +17,7 @@ from crossattention.adapters.parts.heads import Heads
 from crossattention.adapters.parts.masks import Masks, fits
 from crossattention.adapters.parts.named import check_kind, kind_of
 from crossattention.adapters.parts.replaced import Replaced, Replacing, check_replaceable
-from crossattention.nn.form import choose_form
+from crossattention.nn.form import check_form
 from crossattention.nn.sizes import Sizes
 
 KINDS = (
@@ -85,7 +85,7 @@ class Idefics2Resampler(Replacing):
         """Raise if its class has changed, or the rows cannot be read in this form."""
         check_kind(module, KINDS)
         check_replaceable(module)
-        choose_form(form, {"projected": 0, "raw": 0}, _heads(module).refusals())
+        check_form(form, _heads(module).refusals())
 
 
 def _heads(module: Any) -> Heads:

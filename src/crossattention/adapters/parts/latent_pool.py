@@ -22,7 +22,7 @@ from crossattention.adapters.parts.replaced import (
     check_takes,
 )
 from crossattention.errors import ContractError, complaint
-from crossattention.nn.form import choose_form
+from crossattention.nn.form import check_form
 from crossattention.nn.raw import Affine, is_watched
 from crossattention.nn.sizes import Sizes
 
@@ -83,7 +83,7 @@ class LatentPool(Replacing):
             raise ContractError(complaint("module", want, f"one without {missing}", do))
         head: Any = module
         reasons = _heads(head).refusals() if _is_plain(head) else ["`kv` is no plain nn.Linear"]
-        choose_form(form, {"projected": 0, "raw": 0}, reasons)
+        check_form(form, reasons)
 
 
 def _is_plain(pool: Any) -> bool:

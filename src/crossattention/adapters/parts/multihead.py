@@ -23,7 +23,7 @@ from crossattention.adapters.parts.replaced import (
 from crossattention.adapters.parts.torch_heads import extra_rows, heads_of
 from crossattention.adapters.parts.torch_masks import from_torch_masks
 from crossattention.errors import ContractError, complaint
-from crossattention.nn.form import form_costs
+from crossattention.nn.form import Life, form_costs
 
 WORTH = 8_000_000  # multiply-adds that take about as long as the checks around them
 Answer = tuple[Tensor, Tensor | None]
@@ -133,9 +133,10 @@ def _gains(
     if form != "auto":
         return True
     (m, t, _), s = streams[0].shape, streams[1].shape[1]
-    costs = form_costs(t, s, heads_of(module)[1].sizes)
-    raw = costs["raw"] if extra_rows(module) is None else costs["projected"]
-    return m * (costs["projected"] - raw) > WORTH
+    life = Life(m, s, t, reads=1, dtype=streams[1].dtype)
+    costs = form_costs(life, heads_of(module)[1].sizes)
+    cheapest = costs["raw" if extra_rows(module) is None else "projected"]
+    return costs["projected"].total - cheapest.total > WORTH
 
 
 def _masks(

@@ -19,7 +19,7 @@ from crossattention.content import Content
 from crossattention.kernels.contract import Score
 from crossattention.memory import Memory
 from crossattention.nn.cache import Cache
-from crossattention.nn.form import choose_form, form_costs
+from crossattention.nn.form import Life, choose_form, form_costs
 from crossattention.nn.pose import answer
 from crossattention.nn.pose import pose as pose_memory
 from crossattention.nn.stamp import stamp_of
@@ -31,7 +31,7 @@ class SteppedLayer:
 
     >>> import torch
     >>> stepped = SteppedLayer(nn.TransformerDecoderLayer(8, 2, 16), number=0)
-    >>> memory = stepped.remember(Memory.of(torch.randn(1, 5, 8)), None, "auto")
+    >>> memory = stepped.remember(Memory.of(torch.randn(1, 5, 8)), Life(1, 5), "auto")
     >>> stepped.step(torch.randn(1, 1, 8), memory, stepped.start(1, 4), None)[0].shape
     torch.Size([1, 1, 8])
     """
@@ -45,11 +45,12 @@ class SteppedLayer:
         width: int = self.layer.self_attn.embed_dim
         return width
 
-    def remember(self, memory: Memory, queries: int | None, form: str) -> Memory:
+    def remember(self, memory: Memory, life: Life, form: str) -> Memory:
         """Write keys and values `[m, h, s, d]`, or that the rows are read as they are."""
         reader = self.layer.multihead_attn
         heads, stamp = heads_of(reader)[1], stamp_of(reader)
-        costs = form_costs(queries, memory.size[1], heads.sizes)
+        life = life._replace(dtype=reader.out_proj.weight.dtype)
+        costs = form_costs(life, heads.sizes)
         if choose_form(form, costs, heads.refusals()) == "raw":
             return memory.written(self.number, Content(stamp))
         key, value = heads.project(*memory.holding.rows().kept())

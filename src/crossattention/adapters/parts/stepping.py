@@ -17,6 +17,7 @@ from crossattention.adapters.parts.stepped_layer import SteppedLayer
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn.cache import Cache
+from crossattention.nn.form import Life
 from crossattention.nn.project import check_stream
 from crossattention.nn.stamp import next_number
 from crossattention.seq2seq.state import State, check_memory
@@ -56,6 +57,7 @@ class Stepping:
         lengths: Tensor | Sequence[int] | None = None,
         *,
         queries: int | None = None,
+        reads: int | None = None,
         form: str | None = None,
     ) -> Memory:
         """Prepare a memory for every layer, once.
@@ -65,14 +67,16 @@ class Stepping:
             lengths: integers `[m]`, the real rows of each memory; the rest may hold anything.
             queries: how many query rows will read each memory over its life (steps x beams);
                 None expects many.
+            reads: how many reads they come in; None: one row a read.
             form: as in `CrossAttention.remember`; None: the one that was adopted with.
         """
         if isinstance(rows, Tensor) and rows.dim() == 3:
             rows = self._turned(rows)
         memory = Memory.of(rows, lengths)
         taken = self.form if form is None else form
+        life = Life(*memory.size, queries, reads)
         for layer in self._layers():
-            memory = layer.remember(memory, queries, taken)
+            memory = layer.remember(memory, life, taken)
         return memory.without_rows() if memory.holding.projected else memory
 
     def start(self, memory: Memory, capacity: int = 32) -> State:

@@ -19,7 +19,7 @@ from crossattention.adapters.parts.replaced import Replaced, Replacing, check_re
 from crossattention.attention.attend import read
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Score
-from crossattention.nn.form import choose_form
+from crossattention.nn.form import check_form
 from crossattention.owner import Owner
 
 KINDS = (("whisper.model", "MultiHeadAttention", ("x", "xa", "mask", "kv_cache")),)
@@ -97,4 +97,4 @@ class WhisperAttention(Replacing):
         check_kind(module, KINDS)
         check_replaceable(module)
         reasons = ["whisper keeps keys and values in a cache of its own"]
-        choose_form(form, {"projected": 0, "raw": 1}, reasons)
+        check_form(form, reasons)

@@ -142,10 +142,15 @@ def test_raw_form_is_refused_for_watched_projections() -> None:
 
 def test_form_follows_the_expected_queries() -> None:
     made = xa.CrossAttention(64, 8)
-    memory = torch.randn(2, 50, 64)
-    assert made.remember(memory, queries=1).contents[made.number].key is None
-    assert made.remember(memory, queries=500).contents[made.number].key is not None
-    assert made.remember(memory).contents[made.number].key is not None
+    memory = torch.randn(2, 997, 64)
+
+    def is_raw(queries: int | None = None, reads: int | None = None) -> bool:
+        return made.remember(memory, queries=queries, reads=reads).contents[made.number].key is None
+
+    assert is_raw(1) and not is_raw(500) and not is_raw()
+    assert is_raw(7, reads=1) and not is_raw(7, reads=7) and not is_raw(7)  # as one row a read
+    with pytest.raises(xa.ContractError, match="`reads` must be at most `queries`, 7, got 8"):
+        is_raw(7, reads=8)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,29 +6,30 @@ import torch
 from crossattention.errors import ContractError
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.explain import Reads, explain_forms
-from crossattention.nn.form import form_costs
+from crossattention.nn.form import Life, form_costs
 
 
 @pytest.mark.parametrize(
-    ("heads", "memory_heads", "memory"), [(4, None, 211), (4, 2, 97), (1, 1, 13)]
+    ("heads", "memory_heads", "memory"), [(4, None, 2111), (4, 2, 2917), (1, 1, 4099)]
 )
 def test_it_flips_where_the_layer_flips(heads: int, memory_heads: int | None, memory: int) -> None:
-    layer = CrossAttention(24, heads, memory_heads=memory_heads)
-    reads = Reads(1, memory, 24, heads, memory_heads)
+    layer = CrossAttention(96, heads, memory_heads=memory_heads)
+    reads = Reads(1, memory, 96, heads, memory_heads)
     flip = explain_forms(reads).flips_at
     for life in (flip, flip + 1):
-        rows = torch.zeros(1, memory, 24)
+        rows = torch.zeros(1, memory, 96)
         raw = layer.remember(rows, queries=life).contents[layer.number].key is None
-        found = explain_forms(Reads(1, memory, 24, heads, memory_heads, life=life))
+        found = explain_forms(Reads(1, memory, 96, heads, memory_heads, life=life))
         assert raw is (life == flip) and found.chosen == ("raw" if raw else "projected")
 
 
 def test_costs_and_bytes_are_those_of_real_memories() -> None:
     reads = Reads(3, 29, 24, 4, 2, batch=5, beams=7, layers=2, life=100)
     projected, raw = explain_forms(reads, torch.float64).forms
-    costs = form_costs(100, 29, reads.sizes)
-    assert projected.multiply_adds == costs["projected"] * 10
-    assert raw.multiply_adds == costs["raw"] * 10
+    life = Life(5, 29, queries=100, reads=5)  # 21 rows a read
+    for shown, cost in zip((projected, raw), form_costs(life, reads.sizes).values(), strict=True):
+        assert (shown.multiply_adds, shown.work) == (2 * cost.multiply_adds, 2 * cost.total)
+        assert (shown.numbers, shown.calls) == (2 * cost.numbers, 2 * cost.calls)
     layer = CrossAttention(24, 4, memory_heads=2).double()
     rows = torch.zeros(5, 29, 24, dtype=torch.float64)
     kept = layer.remember(rows, form="projected").contents[layer.number]

@@ -31,6 +31,7 @@ def made(**options: object) -> AttentionPool:
     pool = AttentionPool(12, 4, **{"queries": 2, "memory_width": 5, **options}).double()
     pool.attention.query_norm = nn.LayerNorm(3).double()
     pool.attention.softcap = 2.0  # it sees the key bias
+    pool.form = "raw"  # so small a pool would project
     for parameter in pool.parameters():
         nn.init.normal_(parameter)
     return pool.eval()
@@ -612,10 +613,10 @@ def test_what_was_computed_without_numbers_is_not_kept() -> None:
 
 def test_form_is_the_cost_models_or_the_one_that_is_named(folds: list[int]) -> None:
     with torch.no_grad():
-        few, many = AttentionPool(64, 4), AttentionPool(64, 4, queries=64)
-        few(torch.randn(2, 50, 64))
+        few, many = AttentionPool(64, 4), AttentionPool(64, 4, queries=2000)
+        few(torch.randn(2, 997, 64))
         assert folds == [1]
-        many(torch.randn(2, 50, 64))
+        many(torch.randn(2, 997, 64))
         assert folds == [1]
         many.form = "raw"
         many(torch.randn(2, 50, 64))

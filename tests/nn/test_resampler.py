@@ -58,10 +58,10 @@ def test_shared_equals_equal_blocks(reads_queries: bool) -> None:
     assert [len(x.remember(rows).contents) for x in (shared, own)] == [1, 3]
 
 
-@pytest.mark.parametrize(("depth", "form"), [(3, "raw"), (15, "projected")])
+@pytest.mark.parametrize(("depth", "form"), [(3, "raw"), (60, "projected")])
 def test_the_form_follows_how_often_a_block_reads(depth: int, form: str) -> None:
-    """Raw while fewer than 20 query rows read with these sizes; a shared block's add up."""
-    rows = summaries.rows_of(WIDTH).float().repeat(1, 100, 1)
+    """Raw while fewer than 23 reads come with these sizes; those of a shared block add up."""
+    rows = summaries.rows_of(WIDTH).float().repeat(1, 9000, 1)
     for shared, wanted in ((True, form), (False, "raw")):
         resampler = Resampler(12, 3, queries=2, memory_width=WIDTH, depth=depth, shared=shared)
         kept = {x.key is not None for x in resampler.remember(rows).contents.values()}
@@ -146,7 +146,7 @@ def test_rows_stay_while_any_block_reads_them_raw() -> None:
     torch.manual_seed(0)
     resampler = Resampler(8, 2, queries=3, memory_width=6).double().eval()
     resampler.blocks[1].cross_attention.key_norm = nn.LayerNorm(4).double()  # cannot be folded
-    rows = torch.randn(2, 50, 6).double()
+    rows = torch.randn(2, 20011, 6).double()
     memory = resampler.remember(rows)
     kept = [content.key is not None for content in memory.contents.values()]
     assert kept == [False, True] and memory.rows is not None

@@ -92,10 +92,10 @@ def test_the_input_is_never_projected(form: str, wide: bool) -> None:
 
 
 def test_the_automatic_form_follows_how_often_a_block_reads() -> None:
-    """Raw while fewer than 20 query rows read with these sizes: the second block reads 15 times."""
+    """Raw while about ten reads or fewer come with these sizes: the second block reads 15 times."""
     perceiver = make(True, reads=16).float()
     perceiver.form = "auto"
-    memory = perceiver.remember(summaries.rows_of(WIDTH).float().repeat(1, 100, 1))
+    memory = perceiver.remember(summaries.rows_of(WIDTH).float().repeat(1, 4000, 1))
     first, second = (memory.contents[x.cross_attention.number] for x in perceiver.reading)
     assert first.key is None and second.key is not None
 

@@ -55,7 +55,7 @@ def test_lives_on() -> None:
 
 def test_patches_are_not_projected() -> None:
     torch.manual_seed(0)
-    pool, rows = AttentionPoolLatent(5 * C, H).double(), torch.randn(B, 97, 5 * C).double()
+    pool, rows = AttentionPoolLatent(5 * C, H).double(), torch.randn(B, 1999, 5 * C).double()
     pool.requires_grad_(False)  # the counter does not take parameters where gradients are off
     totals = []
     for each in (pool, adopted(LatentPool(), pool)):

@@ -111,7 +111,7 @@ def test_raw_takes_less() -> None:
     wide._attn_implementation = "eager"
     model = Blip2QFormerModel(wide).eval().requires_grad_(False)
     module = model.encoder.layer[0].crossattention.attention
-    given = torch.randn(1, 8, 48), None, torch.randn(1, 257, 88)
+    given = torch.randn(1, 8, 48), None, torch.randn(1, 1013, 88)
     totals = []
     for adopting in (False, True):
         if adopting:

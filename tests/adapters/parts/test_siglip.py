@@ -58,7 +58,7 @@ def test_lives_on(version: int) -> None:
 
 def test_patches_are_not_projected() -> None:
     torch.manual_seed(0)
-    stock, rows = head(1), torch.randn(B, 97, C).double()
+    stock, rows = head(1), torch.randn(B, 19997, C).double()
     totals = []
     for each in (stock, adopted(SiglipPooling(), stock)):
         with torch.no_grad(), FlopCounterMode(display=False) as counted:

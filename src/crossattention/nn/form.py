@@ -27,10 +27,9 @@ from crossattention.nn.project import check_kind, check_widths
 from crossattention.nn.sizes import Sizes
 
 FORMS = ("auto", "projected", "raw")
-CALL = (
-    1_000_000  # multiply-adds that take as long as starting one operation: 13 µs at 75 G a second
-)
-MOVED = 12  # multiply-adds that take as long as fetching one number from memory: 25 GB a second
+# Multiply-adds that take as long as starting one operation (13 µs, at 75 G of them a second), and
+# as fetching one number from memory (at 25 GB a second).
+CALL, MOVED = 1_000_000, 12
 PROJECTING = 2  # calls: keys, values
 READING_RAW = 4  # calls: queries and averages, each mapped and brought back into order
 

@@ -16,7 +16,11 @@ from torch import Tensor
 
 from benchmarks.run import Run
 
+Cell = tuple[int, int]  # a batch size, and a number of beams
+FULL: tuple[Cell, ...] = tuple((batch, beams) for batch in (1, 4, 8) for beams in (1, 4, 5))
+LONG = "CTranslate2 takes no encoder output for it, and would have to encode 8,000 rows"
 SPEECH = "WHISPER_WAV"  # the path of a 16 kHz mono wav file, for the real weights
+PROMPT = (50258, 50259, 50359, 50363)  # start, English, transcribe, no time stamps
 
 
 @dataclass(frozen=True)
@@ -26,30 +30,36 @@ class Shape:
     Attributes:
         rows: of one source, as the decoder reads it.
         tokens: at most so many are written; all of them where the length is forced.
-        prompt: tokens that are given.
+        prompt: tokens that are given first.
+        cells: batch sizes and numbers of beams that are measured.
+        given: makes the rows of one source, where they are not random.
+        again: cells whose figures are quoted, and so are measured more often.
+        apart: why CTranslate2 is not measured beside it; empty where it is.
     """
 
     name: str
     model: Callable[[], Any]
     rows: int
     tokens: int
-    prompt: int = 1
-    given: Callable[[Any], dict[str, Any]] | None = field(default=None)
+    prompt: tuple[int, ...] = (0,)
+    cells: tuple[Cell, ...] = FULL
+    given: Callable[[Any], Tensor] | None = field(default=None)
+    again: tuple[Cell, ...] = ()
+    apart: str = ""
 
     def inputs(self, batch: int) -> dict[str, Any]:
         """Make a batch: encoder outputs, so that decoding alone is timed."""
         from transformers.modeling_outputs import BaseModelOutput
 
-        model = self.model()
         if self.given is not None:
-            one = self.given(model)
-            rows = one.pop("rows").expand(batch, -1, -1).contiguous()
-            rest = {name: each.expand(batch, -1) for name, each in one.items()}
+            rows = self.given(self.model()).expand(batch, -1, -1).contiguous()
         else:
-            width = model.get_encoder().config.hidden_size
+            width = self.model().get_encoder().config.hidden_size
             draw = torch.Generator().manual_seed(7)
-            rows, rest = torch.randn(batch, self.rows, width, generator=draw), {}
-        return {"encoder_outputs": BaseModelOutput(last_hidden_state=rows), **rest}
+            rows = torch.randn(batch, self.rows, width, generator=draw)
+        start = torch.tensor([self.prompt]).expand(batch, -1)
+        outputs = BaseModelOutput(last_hidden_state=rows)
+        return {"encoder_outputs": outputs, "decoder_input_ids": start}
 
 
 def write(model: Any, given: dict[str, Any], beams: int, tokens: int) -> Any:
@@ -70,33 +80,35 @@ def shapes(run: Run) -> Iterator[Shape]:
     if run.peer("transformers") is None:
         return
     if run.quick:
-        yield Shape("BART tiny", _tiny, 40, 4)
+        yield Shape("BART tiny", _tiny, 40, 4, (2,), ((1, 2),))
         return
-    real = run.peer("real_whisper")
-    if real is not None and SPEECH in os.environ:
-        yield Shape("Whisper base", lambda: _real()[0], 1500, 60, len(_real()[1]), _heard)
+    quoted = ((1, 1), (1, 5), (4, 5))
+    if run.peer("real_whisper") is not None and SPEECH in os.environ:
+        yield Shape("Whisper base", _real, 1500, 60, PROMPT, given=_heard, again=quoted)
     else:
-        yield Shape("Whisper base, random", _whisper, 1500, 26)
-    yield Shape("BART base", _bart, 1024, 64)
-    yield Shape("Marian", _marian, 64, 64)
-    yield Shape("T5 base", _t5, 8000, 64)
+        yield Shape("Whisper base, random", _whisper, 1500, 26, PROMPT, again=quoted)
+    yield Shape("BART base", _bart, 1024, 64, (2,), again=((4, 4),))
+    yield Shape("Marian", _marian, 64, 64, (58100,))
+    yield Shape("T5 base", _t5, 512, 64)
+    yield Shape("T5 base, 8,000 rows", _t5, 8000, 64, cells=((1, 4),), again=((1, 4),), apart=LONG)
 
 
 @cache
-def _real() -> tuple[Any, list[int]]:
+def _real() -> Any:
     import real_whisper
 
     model, _, prompt = real_whisper.load("base")
-    return model, prompt
+    assert tuple(prompt) == PROMPT
+    return model
 
 
-def _heard(model: Any) -> dict[str, Tensor]:
+def _heard(model: Any) -> Tensor:
     import real_whisper
 
     with torch.inference_mode():
         sound = real_whisper.transcribe_inputs(os.environ[SPEECH])
-        rows = model.get_encoder()(sound).last_hidden_state
-    return {"rows": rows, "decoder_input_ids": torch.tensor([_real()[1]])}
+        rows: Tensor = model.get_encoder()(sound).last_hidden_state
+    return rows
 
 
 def _random(kind: str, config: Any) -> Any:
@@ -126,7 +138,8 @@ def _whisper() -> Any:
 
     heads = {"encoder_attention_heads": 8, "decoder_attention_heads": 8}
     sizes = {"d_model": 512, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
-    config = WhisperConfig(**sizes, **heads, encoder_layers=6, decoder_layers=6)
+    tokens = {"eos_token_id": 50257, "decoder_start_token_id": PROMPT[0]}
+    config = WhisperConfig(**sizes, **heads, **tokens, encoder_layers=6, decoder_layers=6)
     return _random("WhisperForConditionalGeneration", config)
 
 

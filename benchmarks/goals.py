@@ -69,6 +69,19 @@ GOALS = {
         *_at_most("train", {
             "eager_peak_over_torch": (1.0, 1.0), "compiled_peak_over_torch": (1.0, 1.0),
         }),
+        *_times("adopt", {
+            "Whisper base_batch_4_beams_5_projected_faster": (5.0, 6.0),
+            "Whisper base_batch_4_beams_5_CTranslate2 float32_against": (1.0, 1.2),
+            "Whisper base_batch_1_beams_5_projected_faster": (1.5, 2.0),
+            "Whisper base_batch_1_beams_1_projected_faster": (1.1, 1.3),
+            "BART base_batch_4_beams_4_projected_faster": (3.0, 4.0),
+            "T5 base, 8,000 rows_batch_1_beams_4_projected_faster": (3.0, 4.0),
+            "T5 base, 8,000 rows_batch_1_beams_4_raw_faster": (1.5, 2.0),
+        }),
+        *_at_most("adopt", {
+            "T5 base, 8,000 rows_batch_1_beams_4_projected_cache_over_stock": (0.25, 0.25),
+            "T5 base, 8,000 rows_batch_1_beams_4_raw_peak_over_stock": (0.1, 0.05),
+        }),
         *_at_most("overhead", {"attend_extra_microseconds": (12.0, 6.0)}),
     )
 }  # fmt: skip

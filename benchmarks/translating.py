@@ -81,7 +81,7 @@ class Theirs:
         """See `Work`."""
         words = [[name(token, self._model) for token in source] for source in batch]
         answer = self._worker.translate(words, beams)
-        self.peak = answer["peak_bytes"]
+        self.peak = max(self.peak or 0, answer["peak_bytes"] or 0) or None
         written = [[int(word) for word in found] for found in answer["words"]]
         return Done(written, answer["seconds"])
 

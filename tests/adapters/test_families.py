@@ -41,18 +41,18 @@ def test_one_source_of_few_rows_and_without_a_cache(name: str) -> None:
 def test_the_memory_is_shared_and_as_large_as_stock_over_beams(name: str) -> None:
     model, beams = build(name), 4
     given = inputs(model)
-    sizes = {}
+    sizes, shapes = {}, {}
     for form in (None, "projected", "raw"):
         with contextlib.nullcontext() if form is None else adopted(model, form):
             cache = generate(model, given, {"num_beams": beams, "max_new_tokens": 2}).cache
         assert isinstance(cache, SharedCache) is (form is not None)
-        held = {
-            x for layer in cache.cross_attention_cache.layers for x in (layer.keys, layer.values)
-        }
+        layers = cache.cross_attention_cache.layers
+        held = {x for layer in layers for x in (layer.keys, layer.values)}
         sizes[form] = sum(x.numel() * x.element_size() for x in held)
-    layer = cache.cross_attention_cache.layers[0]
+        shapes[form] = layers[0].keys.shape
+    (_, heads, _, width), (*_, c) = shapes[None], shapes["raw"]
     assert sizes["projected"] * beams == sizes[None]
-    assert sizes["raw"] == layer.keys.numel() * layer.keys.element_size()
+    assert sizes["raw"] * (2 * len(layers) * beams * heads * width) == sizes[None] * c
 
 
 def test_every_row_of_the_table_is_tried() -> None:

@@ -1,7 +1,8 @@
 """Adopt Hugging Face encoder-decoders: the beams of a source share one memory, projected once.
 
-Two methods that `generate` calls are replaced on the instance, and the decoder's config names an
-attention function of ours; classes, parameters and saved files stay as they are.
+Two methods that `generate` calls are replaced on the instance, as is the `forward` of the decoder's
+linear layers, and the decoder's config names an attention function of ours; classes, parameters and
+saved files stay as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import nn
 from crossattention.adapters.contract import Adoption, Bill, Decode, ModelExplanation
 from crossattention.adapters.hugging_face.closed import Taken, give_back, take_over
 from crossattention.adapters.hugging_face.families import FAMILIES
+from crossattention.adapters.hugging_face.few_rows import give_linears_back, take_linears
 from crossattention.adapters.hugging_face.hooks import Expand, Prepare, implementations
 from crossattention.adapters.hugging_face.interface import PREFIX, register
 from crossattention.adapters.hugging_face.modules import EXPAND, PREPARE, Found, family_of, find
@@ -50,6 +52,7 @@ class HuggingFace:
             _name(inner, path, register(name))
         vars(inner)[EXPAND] = Expand(inner, found, form)._expand
         vars(inner)[PREPARE] = Prepare(inner, found, form)._prepare
+        take_linears(inner, found)
         return Record(found, names, take_over(inner, found))
 
     def explain(self, model: nn.Module, decode: Decode) -> ModelExplanation:
@@ -89,6 +92,7 @@ class Record:
         """Give everything back; an implementation that was set since is kept."""
         inner = unwrapped(model)
         give_back(inner, self.taken)
+        give_linears_back(inner)
         for path, name in self.names.items():
             if implementation(inner, path).startswith(PREFIX):
                 _name(inner, path, name)

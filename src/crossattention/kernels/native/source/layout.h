@@ -89,7 +89,7 @@ struct Map {
     int64_t instructions;
 };
 
-// Outputs that are mapped at a time: their weights stay near while all rows meet them.
+// Outputs that a thread takes at a time.
 constexpr int64_t kMapBlock = 32;
 
 // Map to the outputs from `begin` to `end`, at most kMapBlock.

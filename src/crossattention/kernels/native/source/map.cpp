@@ -2,27 +2,54 @@
 //
 //     output[i, y] = sum_x rows[i, x] * weight[y, x] + bias[y]
 //
-// It is how queries score keys, and done by the same code. Compiled once for each instruction set.
+// It is how queries score keys, and done by the same code; while some weight rows are met, the next
+// are fetched. Compiled once for each instruction set.
 #include "dot.h"
 #include "layout.h"
 
 namespace crossattention {
 namespace CROSSATTENTION_SET {
+namespace {
+
+constexpr int64_t kTogether = 8;  // weight rows
+
+// The first rows to meet weight rows fetch what lies behind these, a line for each that they load.
+struct Fetching : Single<float> {
+    static constexpr int64_t kAhead = 4096;  // floats
+
+    static Floats row_of(const float* from) {
+        __builtin_prefetch(from + kAhead);
+        return load(from);
+    }
+};
+
+void write(const Map& p, int64_t first, int64_t rows, int64_t y, int64_t count, const float* found) {
+    for (int64_t i = 0; i < rows; ++i) {
+        int64_t at = (first + i) * p.y + y;
+        for (int64_t j = 0; j < count; ++j) {
+            float x = found[i * kTogether + j] + (p.bias ? p.bias[y + j] : 0.0f);
+            if (p.relu && CROSSATTENTION_MUTANT != 10) x = x < 0.0f ? 0.0f : x;
+            p.output[at + j] = x + (p.rest ? p.rest[at + j] : 0.0f);
+        }
+    }
+}
+
+}  // namespace
 
 void map(const Map& p, int64_t begin, int64_t end) {
-    constexpr int64_t step = kMapBlock + kPad;  // the last sums of a block stand beyond its end
-    float found[kTile * step];
-    for (int64_t first = 0; first < p.n; first += kTile) {
-        int64_t count = p.n - first < kTile ? p.n - first : kTile;
-        score<Single<float>>(count, p.rows + first * p.x, p.x, p.weight + begin * p.stride, p.stride,
-                             end - begin, found, step);
-        for (int64_t i = 0; i < count; ++i) {
-            int64_t at = (first + i) * p.y;
-            for (int64_t j = begin; j < end; ++j) {
-                float x = found[i * step + j - begin] + (p.bias ? p.bias[j] : 0.0f);
-                if (p.relu && CROSSATTENTION_MUTANT != 10) x = x < 0.0f ? 0.0f : x;
-                p.output[at + j] = x + (p.rest ? p.rest[at + j] : 0.0f);
-            }
+    float found[kDotQueries * kTogether];
+    int64_t passes = (p.n + kDotQueries - 1) / kDotQueries;
+    for (int64_t y = begin; y < end; y += kTogether) {
+        int64_t count = end - y < kTogether ? end - y : kTogether;
+        for (int64_t pass = 0, first = 0; pass < passes; ++pass) {
+            int64_t rows = (p.n - first + passes - pass - 1) / (passes - pass);
+            const float *from = p.rows + first * p.x, *weight = p.weight + y * p.stride;
+            if (pass == 0)
+                dot_some<Fetching>(rows, from, p.x, weight, p.stride, count, found, kTogether);
+            else
+                dot_some<Single<float>>(rows, from, p.x, weight, p.stride, count, found, kTogether);
+            write(p, first, rows, y, count, found);
+            first += rows;
         }
     }
 }

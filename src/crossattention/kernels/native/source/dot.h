@@ -24,6 +24,12 @@ struct Single {
     static Floats row_of(const T* from) { return load(from); }
     static Floats query_of(const float* from) { return load(from); }
     static Floats add(Floats sum, Floats query, Floats row) { return sum + query * row; }
+
+    // Of rows on their side (panel.h): a word is an entry.
+    static constexpr int kEach = 1;
+    static Floats words_of(const T* from) { return load(from); }
+    static Floats word_of(const float* from) { return all(*from); }
+    static Floats add_words(Floats sum, Floats query, Floats rows) { return sum + query * rows; }
 };
 
 // Two entries a lane: products of brain floats are exact in floats, and so are added as floats.
@@ -38,6 +44,17 @@ struct Paired {
     static __m512bh query_of(const Brain* from) { return row_of(from); }
     static Floats add(Floats sum, __m512bh query, __m512bh row) {
         return (Floats)_mm512_dpbf16_ps((__m512)sum, query, row);
+    }
+
+    static constexpr int kEach = 2;  // entries of a word
+    static Floats words_of(const Brain* from) { return (Floats)_mm512_loadu_si512(from); }
+    static __m512bh word_of(const Brain* from) {
+        int32_t word;
+        memcpy(&word, from, sizeof word);
+        return (__m512bh)_mm512_set1_epi32(word);
+    }
+    static Floats add_words(Floats sum, __m512bh query, Floats rows) {
+        return add(sum, query, (__m512bh)rows);
     }
 #else
     static constexpr bool kHere = false;

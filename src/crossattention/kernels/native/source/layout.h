@@ -61,6 +61,7 @@ constexpr int64_t kBlock = 256;
 constexpr int64_t kFew = 6;
 constexpr int64_t kStream = 2048;
 constexpr int64_t kPad = 16;
+constexpr int64_t kPanelWords = 64;  // most words of rows that are turned on their side, 32 at a time
 
 constexpr int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPad; }
 
@@ -68,7 +69,7 @@ constexpr int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPa
 constexpr int64_t scratch(const Problem& p) {
     int64_t widths = padded(p.d) + padded(p.e);
     int64_t tile = kTile * (widths + padded(p.d) / 2 + kBlock + kPad + 2 + kBlock / 4);
-    return tile + kBlock * widths + kStream;
+    return tile + kBlock * widths + kStream + 32 * kPanelWords;
 }
 
 // `sequences` are those that read the task's memory.

@@ -3,8 +3,6 @@
 //     sums[q, j] += sum_r weights[q, r] * value[r, j]
 #pragma once
 
-#include <utility>
-
 #include "vector.h"
 
 namespace crossattention {
@@ -35,22 +33,8 @@ struct Two<Brain> {
         even = (Floats)(pairs << 16);
         odd = (Floats)(pairs & 0xffff0000u);
     }
-    template <int... i>
-    static void pick(Floats& a, Floats& b, std::integer_sequence<int, i...>) {
-        Floats even = __builtin_shufflevector(a, b, 2 * i...);
-        b = __builtin_shufflevector(a, b, 2 * i + 1 ...);
-        a = even;
-    }
-    template <int... i>
-    static void zip(Floats& even, Floats& odd, std::integer_sequence<int, i...>) {
-        Floats first = __builtin_shufflevector(even, odd, i / 2 + i % 2 * kLanes...);
-        odd = __builtin_shufflevector(even, odd, (i + kLanes) / 2 + i % 2 * kLanes...);
-        even = first;
-    }
-    static void apart(Floats& a, Floats& b) { pick(a, b, std::make_integer_sequence<int, kLanes>()); }
-    static void together(Floats& even, Floats& odd) {
-        zip(even, odd, std::make_integer_sequence<int, kLanes>());
-    }
+    static void apart(Floats& a, Floats& b) { unzip(a, b); }
+    static void together(Floats& even, Floats& odd) { zip(even, odd); }
 };
 #endif
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "mix.h"
+#include "panel.h"
 #include "tile.h"
 
 namespace crossattention {
@@ -70,12 +71,18 @@ void score_block(const Tile& tile, int64_t first, int64_t count) {
 #if defined(__AVX512BF16__)
     if (tile.paired) {
         const Brain* from = (const Brain*)key.data + place(key, tile.task.memory, tile.task.group, first);
+        if (worth_turning(queries, width / 2))
+            return score_turned<Paired>(queries, tile.pairs, width, from, key.stride[2], count, tile.panel,
+                                        tile.scores, tile.step());
         return score<Paired>(queries, tile.pairs, width, from, key.stride[2], count, tile.scores,
                              tile.step());
     }
 #endif
     lay(tile, key, first, count, tile.problem.d, tile.key, false, [&](auto* from, int64_t stride) {
         typedef std::remove_const_t<std::remove_pointer_t<decltype(from)>> T;
+        if (worth_turning(queries, width))
+            return score_turned<Single<T>>(queries, tile.query, width, from, stride, count, tile.panel,
+                                           tile.scores, tile.step());
         score<Single<T>>(queries, tile.query, width, from, stride, count, tile.scores, tile.step());
     });
 }

@@ -27,7 +27,7 @@ struct Tile {
     const Task& task;
     Row rows[kTile];
     int64_t key_width, value_width;  // padded
-    float *query, *sums, *most, *total, *scores, *key, *value, *bias;
+    float *query, *sums, *most, *total, *scores, *key, *value, *bias, *panel;
     Brain* pairs;  // the query as it is stored, unscaled, where `paired`
     bool paired;
     uint8_t* visible;
@@ -52,6 +52,7 @@ struct Tile {
         key = take(kBlock * key_width);
         value = take(kBlock * value_width);
         bias = take(kStream);
+        panel = take(32 * kPanelWords);
         visible = (uint8_t*)take(kTile * kBlock / 4);
         paired = Paired::kHere && p.query.dtype == kBrain && p.key.dtype == kBrain &&
                  p.d % Paired::kWidth == 0 && p.key.stride[3] == 1;

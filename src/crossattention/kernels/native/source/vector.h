@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -92,6 +93,26 @@ inline Floats load(const Half* from) {
 }
 
 inline void store(float* to, Floats x) { memcpy(to, &x, sizeof x); }
+
+template <int... i>
+CROSSATTENTION_INLINE void zip(Floats& a, Floats& b, std::integer_sequence<int, i...>) {
+    Floats first = __builtin_shufflevector(a, b, i / 2 + i % 2 * kLanes...);
+    b = __builtin_shufflevector(a, b, (i + kLanes) / 2 + i % 2 * kLanes...);
+    a = first;
+}
+
+template <int... i>
+CROSSATTENTION_INLINE void unzip(Floats& a, Floats& b, std::integer_sequence<int, i...>) {
+    Floats even = __builtin_shufflevector(a, b, 2 * i...);
+    b = __builtin_shufflevector(a, b, 2 * i + 1 ...);
+    a = even;
+}
+
+// Lay two vectors side by side, lane by lane: a0 b0 a1 b1 ..., and take them apart again.
+CROSSATTENTION_INLINE void zip(Floats& a, Floats& b) { zip(a, b, std::make_integer_sequence<int, kLanes>()); }
+CROSSATTENTION_INLINE void unzip(Floats& a, Floats& b) {
+    unzip(a, b, std::make_integer_sequence<int, kLanes>());
+}
 
 // The sums of four vectors, side by side.
 inline Four sums(Floats a, Floats b, Floats c, Floats d) {

@@ -1,7 +1,8 @@
 """A batch that is being written: its lanes, the memory they share, and where they stand.
 
 The memory is prepared once. Moving lanes between beams moves their own past only; a sentence that
-leaves takes its memory with it, and no step gathers keys.
+leaves takes its memory with it, and no step gathers keys. Before the first token all lanes of a
+sentence are equal, so one is stepped and the others continue it.
 """
 
 from __future__ import annotations
@@ -47,10 +48,9 @@ class Batch:
         decoder: Prepared | None = None,
     ) -> None:
         self.decoder = model if decoder is None else decoder
-        self.rules, self.lanes = rules, lanes
-        self.memory = memory.shared_by(lanes)
+        self.rules, self.lanes, self.memory = rules, lanes, memory
         # Of a model's own state, moving lanes copies spare rows too.
-        self.state: Any = self.decoder.start(self.memory, capacity=8)
+        self.state: Any = self.decoder.start(memory, capacity=8)
         self.sentences = list(range(memory.sequences))
         self.lengths = [memory.size[1]] * memory.sequences
         if memory.lengths is not None:
@@ -59,7 +59,7 @@ class Batch:
         self.shown = model.alignment_heads if align else ()
         weight = model.embedding.tokens.weight
         like = weight.new_zeros(0, dtype=torch.promote_types(weight.dtype, torch.float32))
-        self.trail = Trail.empty(memory.sequences, lanes, like)
+        self.trail = Trail.empty(memory.sequences, 1, like)
 
     def score(self) -> Tensor:
         """Read the last tokens, and score what may follow.
@@ -85,12 +85,14 @@ class Batch:
         if bool(scores[:, end].isnan().any()):  # one bad logit spoils its whole row
             do = "the model's weights or activations are not finite"
             raise ContractError(complaint("scores", "numbers", f"NaN at token {step}", do))
-        return self.rules.restrict(scores.view(*tokens.shape, -1), step)
+        restricted = self.rules.restrict(scores.view(*tokens.shape, -1), step)
+        return restricted.expand(-1, self.lanes, -1)  # the first token's are those of all lanes
 
     def finish(
         self, row: int, lane: int, end_score: float, length_penalty: float = 1.0
     ) -> Hypothesis:
         """Write down a lane that ends here; `row` is a place in `sentences`."""
+        lane = min(lane, self._stepped - 1)
         found = self.trail.hypothesis(row, lane, end_score, length_penalty)
         if self.maps is None:
             return found
@@ -114,7 +116,8 @@ class Batch:
         if not ended or LEAVING * ended < present:
             return torch.arange(present, device=self.trail.tokens.device)
         kept = torch.tensor(going, device=self.trail.tokens.device)
-        rows = self._rows(torch.arange(self.lanes, device=kept.device).expand(len(going), -1), kept)
+        lanes = torch.arange(self._stepped, device=kept.device).expand(len(going), -1)
+        rows = self._rows(lanes, kept)
         self.memory = self.memory.select(rows).compact()
         self.state = self.state.select(rows)
         self.sentences = [self.sentences[row] for row in going]
@@ -123,11 +126,18 @@ class Batch:
 
     def write(self, tokens: Tensor, scores: Tensor, parents: Tensor | None = None) -> None:
         """Add tokens and their log-probabilities, [m, n]; lane j continues lane `parents[:, j]`."""
+        if self._stepped < self.lanes:
+            self.memory, parents = self.memory.shared_by(self.lanes), torch.zeros_like(tokens)
         if parents is not None:
             sentences = torch.arange(len(parents), device=parents.device)
             self.state = self.state.select(self._rows(parents, sentences))
             self.trail = self.trail.moved(parents)
         self.trail = self.trail.grown(tokens, scores)
 
+    @property
+    def _stepped(self) -> int:
+        """How many lanes of a sentence are stepped: one before the first token, then all."""
+        return self.trail.tokens.shape[1]
+
     def _rows(self, lanes: Tensor, sentences: Tensor) -> Tensor:
-        return (sentences[:, None] * self.lanes + lanes).flatten()  # [m'], [m', n] -> [m'·n]
+        return (sentences[:, None] * self._stepped + lanes).flatten()  # [m'], [m', n] -> [m'·n]

@@ -49,18 +49,19 @@ class Ours:
 
     model: EncoderDecoder
 
-    def translate(self, batch: Batch, beams: int) -> Done:
-        """See `Work`."""
-        start = perf_counter()
+    def translate(self, batch: Batch, beams: int, length: int | None = None) -> Done:
+        """See `Work`; `length` is the most tokens, the end among them, None: the search's own."""
+        start, most = perf_counter(), None if length is None else length - 1
         lengths = [len(source) for source in batch]
         tokens = torch.zeros(len(batch), max(lengths), dtype=torch.int64)
         for row, source in zip(tokens, batch, strict=True):
             row[: len(source)] = torch.tensor(source)
         if beams == 1:
-            found = greedy(self.model, tokens, lengths)
+            found = greedy(self.model, tokens, lengths, max_length=most)
         else:
             options = BeamOptions(beams=beams)
-            found = [best for best, *_ in beam(self.model, tokens, lengths, options)]
+            written = beam(self.model, tokens, lengths, options, max_length=most)
+            found = [best for best, *_ in written]
         return Done([list(each.tokens) for each in found], perf_counter() - start)
 
 

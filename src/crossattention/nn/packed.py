@@ -3,8 +3,9 @@
     y = x Wᵀ + b (+ rest, or ReLU)
 
 Torch's plain product lays the weights out anew in every call, which is most of its time where few
-rows are mapped. Rows and weights are the same numbers, added in another order: float32 results
-differ by rounding. For inference on a CPU: no gradient, and a later change of W is not seen.
+rows are mapped. Very few rows go to the native library, which reads the weights where they lie. The
+numbers are the same, added in another order: float32 results differ by rounding. For inference on a
+CPU: no gradient, and a later change of W is not seen.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from crossattention.kernels.native.linear import linear, maps_few
+
 ROWS = 32  # for about so many rows the weights are laid out; others may be mapped as well
+FEW = 3  # up to so many rows, what takes time is the weights' way from memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +31,7 @@ class Packed:
     [[3.0, 4.0]]
     """
 
+    weight: Tensor
     laid_out: Tensor
     bias: Tensor | None
 
@@ -38,10 +43,12 @@ class Packed:
         torch.Size([3])
         """
         laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
-        return cls(laid_out, None if bias is None else bias.detach())
+        return cls(weight.detach(), laid_out, None if bias is None else bias.detach())
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows [n, x] to [n, y]."""
+        if self._takes_few(rows):
+            return linear(rows, self.weight, self.bias)
         mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "none", [], "")
         return mapped
 
@@ -51,6 +58,8 @@ class Packed:
         >>> Packed.of(-torch.eye(2), None).relu(torch.tensor([[3.0, -4.0]])).tolist()
         [[0.0, 4.0]]
         """
+        if self._takes_few(rows):
+            return linear(rows, self.weight, self.bias, relu=True)
         mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "relu", [], "")
         return mapped
 
@@ -60,8 +69,13 @@ class Packed:
         >>> Packed.of(torch.eye(2), None).plus(torch.ones(1, 2), torch.ones(1, 2)).tolist()
         [[2.0, 2.0]]
         """
+        if self._takes_few(rows):
+            return linear(rows, self.weight, self.bias, rest)
         mapped: Tensor = _linear().binary(rows, rest, self.laid_out, self.bias, "add")
         return mapped
+
+    def _takes_few(self, rows: Tensor) -> bool:
+        return len(rows) <= FEW and maps_few(rows, self.weight, self.bias)
 
 
 def can_pack(weight: Tensor) -> bool:

@@ -51,6 +51,30 @@ def test_steps_equal_the_models(norm: str, positions: str, lengths: list[int] | 
         state, wanted = state.select(index), wanted.select(index)
 
 
+@pytest.mark.parametrize("lengths", [[7, 7, 7], [7, 3, 5], [7, 0, 2]], ids=["all", "some", "none"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@torch.inference_mode()
+def test_the_encoder_equals_the_models(norm: str, lengths: list[int]) -> None:
+    model, tokens = built(norm), torch.randint(3, 211, (3, 7))
+    rows = Prepared(model).encode(model.embedding(tokens), torch.tensor(lengths))
+    found = model.remember(rows, lengths, form="projected")
+    wanted = model.encode(tokens, lengths, form="projected")
+    for number, content in wanted.contents.items():
+        for ours, right in zip(
+            (found.contents[number].key, found.contents[number].value),
+            (content.key, content.value),
+            strict=True,
+        ):
+            torch.testing.assert_close(ours, right, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(0, 3), (2, 0)])
+def test_sources_without_tokens(size: tuple[int, int]) -> None:
+    source = torch.zeros(size, dtype=torch.int64)
+    found = greedy(built(), source, [0] * size[0], max_length=3)
+    assert len(found) == size[0]
+
+
 def searched(model: EncoderDecoder, align: bool = True) -> list[Hypothesis]:
     source, lengths = sources([9, 4, 7, 1], vocabulary=211)
     found = greedy(model, source, lengths, align=align)
@@ -96,6 +120,11 @@ def replace(model: EncoderDecoder) -> None:
     model.decoder[0].self_attention.projection = nn.Linear(12, 36)
 
 
+def write_in_the_encoder(model: EncoderDecoder) -> None:
+    with torch.no_grad():
+        model.encoder[1].feed_forward.expand.weight.neg_()
+
+
 def soften(model: EncoderDecoder) -> None:
     model.decoder[0].self_attention.scale = 0.01
 
@@ -112,7 +141,9 @@ def load(model: EncoderDecoder) -> None:
     model.load_state_dict(built(seed=5).state_dict(), assign=True)
 
 
-@pytest.mark.parametrize("change", [write, replace, soften, activate, loosen, load])
+@pytest.mark.parametrize(
+    "change", [write, write_in_the_encoder, replace, soften, activate, loosen, load]
+)
 def test_a_change_of_the_model_is_seen(change: Callable[[EncoderDecoder], None]) -> None:
     model = built()
     before = searched(model)
@@ -141,6 +172,10 @@ def hook(model: EncoderDecoder) -> None:
     model.encoder[0].feed_forward.register_forward_pre_hook(lambda *_: None)
 
 
+def name_in_the_encoder(model: EncoderDecoder) -> None:
+    model.encoder[1].self_attention.kernel = "reference"
+
+
 def cap(model: EncoderDecoder) -> None:
     model.decoder[0].cross_attention.softcap = 2.0
 
@@ -149,7 +184,19 @@ def name(model: EncoderDecoder) -> None:
     model.decoder[0].cross_attention.kernel = "reference"
 
 
-@pytest.mark.parametrize("change", [adapt, drop, hook, cap, name, activate, lambda m: m.double()])
+@pytest.mark.parametrize(
+    "change",
+    [
+        adapt,
+        drop,
+        hook,
+        cap,
+        name,
+        name_in_the_encoder,
+        activate,
+        lambda m: m.double(),
+    ],
+)
 @torch.inference_mode()
 def test_what_is_not_known_in_every_part_is_not_prepared(
     change: Callable[[EncoderDecoder], None],

@@ -1,8 +1,8 @@
-"""One decoder block, prepared: its own numbers, and the fewest calls that compute it for a step.
+"""One block, prepared: its own numbers, and the fewest calls that compute it.
 
     x <- x + part(norm(x))   or   norm(x + part(x)),   part = read itself, read the memory, think
 
-Rows are [b, c]: a step is one row of each sequence.
+Rows are [b, c]: a decoder's step is one row of each sequence, an encoder's are all of all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crossattention.kernels.contract import Problem, Score
 from crossattention.kernels.matmul import weights
 from crossattention.mask import Mask
 from crossattention.memory import Memory
-from crossattention.nn.block import DecoderBlock, Residual
+from crossattention.nn.block import DecoderBlock, EncoderBlock, Residual
 from crossattention.nn.packed import Packed
 from crossattention.nn.pose import only_heads, pose
 from crossattention.seq2seq.past import Past
@@ -73,26 +73,50 @@ class Asked(NamedTuple):
     heads: list[int]
 
 
-class Layer:
-    """Hold a decoder block's numbers.
+class EncoderLayer:
+    """Hold an encoder block's numbers, which a decoder block has as well.
 
     Args:
         block: in evaluation mode, of known modules only.
     """
 
-    def __init__(self, block: DecoderBlock) -> None:
-        own, cross, feed = block.self_attention, block.cross_attention, block.feed_forward
-        self.like = next(own.parameters()).detach()
-        self.heads, self.own_score, self.cross = own.heads, Score(own.scale), cross
-        self.cross_score = Score(cross.scale)
-        self.around = tuple(
-            Norm.around(each) for each in (block.around_self, block.around_cross, block.around_feed)
-        )
+    def __init__(self, block: EncoderBlock | DecoderBlock) -> None:
+        own, feed = block.self_attention, block.feed_forward
+        self.heads, self.own_score = own.heads, Score(own.scale)
+        self.around_self = Norm.around(block.around_self)
+        self.around_feed = Norm.around(block.around_feed)
         self.own, self.own_output = _packed(own.projection), _packed(own.output_projection)
+        self.expand, self.contract = _packed(feed.expand), _packed(feed.contract)
+
+    def read_all(self, stream: Tensor, mask: Mask, sizes: tuple[int, int]) -> Tensor:
+        """Let all rows [m·s, c] of sequences of `sizes` (m, s) read their own sequence."""
+        norm = self.around_self
+        rows = self.own(norm.enter(stream)).unflatten(0, sizes)  # -> [m, s, 3·c]
+        split = rows.unflatten(2, (3, self.heads, -1))  # -> [m, s, 3, h, d]
+        query, key, value = split.permute(2, 0, 3, 1, 4).unbind()  # -> 3 of [m, h, s, d]
+        found = read(Problem(query, key, value, None, mask, self.own_score)).value
+        merged = found.transpose(1, 2).reshape(stream.shape)  # [m, h, s, d] -> [m·s, c]
+        return norm.leave(self.own_output.plus(merged, stream))
+
+    def think(self, stream: Tensor) -> Tensor:
+        """Map each row by itself."""
+        norm = self.around_feed
+        hidden = self.expand.relu(norm.enter(stream))
+        return norm.leave(self.contract.plus(hidden, stream))
+
+
+class Layer(EncoderLayer):
+    """Hold a decoder block's numbers: what an encoder block has, and its reading of a memory."""
+
+    def __init__(self, block: DecoderBlock) -> None:
+        super().__init__(block)
+        cross = block.cross_attention
+        self.like = next(cross.parameters()).detach()
+        self.cross, self.cross_score = cross, Score(cross.scale)
+        self.around_cross = Norm.around(block.around_cross)
         self.asking, self.answering = (
             _packed(each) for each in (cross.query_projection, cross.output_projection)
         )
-        self.expand, self.contract = _packed(feed.expand), _packed(feed.contract)
 
     def ask(self, memory: Memory, heads: list[int]) -> Asked:
         """Pose the layer's reading of a memory that it has written into."""
@@ -107,7 +131,7 @@ class Layer:
 
     def read_self(self, stream: Tensor, past: Past, at: int) -> Tensor:
         """Let the rows [b, c] read what came before them and themselves; `at` counts layers."""
-        b, norm = len(stream), self.around[0]
+        b, norm = len(stream), self.around_self
         rows = self.own(norm.enter(stream)).view(b, 3, self.heads, -1)  # [b, 3·c] -> [b, 3, h, d]
         key, value = past.write(at, rows[:, 1:])
         query = rows[:, 0, :, None]  # -> [b, h, 1, d]
@@ -116,7 +140,7 @@ class Layer:
 
     def read_memory(self, stream: Tensor, asked: Asked) -> tuple[Tensor, list[Tensor]]:
         """Let the rows read the memory; also list the weights [b, k, 1, s] that are shown."""
-        b, norm, maps = len(stream), self.around[1], []
+        b, norm, maps = len(stream), self.around_cross, []
         rows = self.asking(norm.enter(stream))
         query = rows.view(b, self.cross.sizes.heads, 1, -1)  # [b, h·d] -> [b, h, 1, d]
         if asked.shown is not None:
@@ -126,12 +150,6 @@ class Layer:
         if asked.reads is not None:  # a row that read nothing adds nothing, not even a bias
             summed = torch.where(asked.reads, summed, stream)
         return norm.leave(summed), maps
-
-    def think(self, stream: Tensor) -> Tensor:
-        """Map each row by itself."""
-        norm = self.around[2]
-        hidden = self.expand.relu(norm.enter(stream))
-        return norm.leave(self.contract.plus(hidden, stream))
 
 
 _ALL = Mask()

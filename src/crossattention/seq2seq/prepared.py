@@ -1,11 +1,11 @@
-"""A decoder prepared for writing: the model's own numbers, and nothing that only training needs.
+"""A model prepared for writing: its own numbers, and nothing that only training needs.
 
     x <- x + part(norm(x))   or   norm(x + part(x))
 
-One step of a small model is bound by calls more than by arithmetic. So weights are laid out once,
-sums and ReLU belong to the product before them, everything was checked beforehand, and the past of
-all layers moves as one. It gives what `EncoderDecoder.step` gives, up to rounding; a model with a
-part it does not know (hooks, other modules, another device) is stepped as it is.
+A small model is bound by calls more than by arithmetic. So weights are laid out once, sums and ReLU
+belong to the product before them, everything was checked beforehand, and the past of all layers
+moves as one. It gives what `EncoderDecoder.encode` and `step` give, up to rounding; a model with a
+part it does not know (hooks, other modules, another device) is run as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as of_torch
 
+from crossattention.attention.hidden import build_mask
 from crossattention.kernels.contract import is_mixed
 from crossattention.memory import Memory
 from crossattention.nn.block import DecoderBlock, EncoderBlock, Residual
@@ -29,7 +30,7 @@ from crossattention.nn.raw import is_watched
 from crossattention.nn.self_attention import SelfAttention
 from crossattention.nn.stamp import stamp_of
 from crossattention.seq2seq.embedding import Embedding
-from crossattention.seq2seq.layer import Asked, Layer, Norm
+from crossattention.seq2seq.layer import Asked, EncoderLayer, Layer, Norm
 from crossattention.seq2seq.model import EncoderDecoder
 from crossattention.seq2seq.past import Past
 from crossattention.seq2seq.state import Heads
@@ -55,7 +56,7 @@ class Standing(NamedTuple):
 
 
 class Prepared:
-    """Step a decoder whose weights do not change meanwhile, under `torch.inference_mode`.
+    """Run a model whose weights do not change meanwhile, under `torch.inference_mode`.
 
     Args:
         model: one that `prepared` accepts.
@@ -75,10 +76,21 @@ class Prepared:
         embedding = model.embedding
         self.table, self.scale = embedding.tokens.weight.detach(), embedding.scale
         self.positions = embedding.positions.detach()
+        self.encoder = [EncoderLayer(cast(EncoderBlock, block)) for block in model.encoder]
         self.layers = [Layer(cast(DecoderBlock, block)) for block in model.decoder]
-        last = model.decoder_norm
-        self.norm = None if type(last) is nn.Identity else Norm.of(last)
+        self.encoder_norm, self.norm = _last(model.encoder_norm), _last(model.decoder_norm)
         self.scores = Packed.of(self.table, None)
+
+    def encode(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Encode embedded sources [m, s, c] of some lengths [m]; what lies beyond is anything."""
+        m, s, c = rows.shape
+        real = torch.arange(s) < lengths[:, None]  # [m] -> [m, s]
+        hidden = None if bool(real.all()) else real
+        mask = build_mask((m, 1, s, s), rows.device, hidden, None, None, None, None)[0]
+        stream = rows.reshape(-1, c)  # [m, s, c] -> [m·s, c]
+        for layer in self.encoder:
+            stream = layer.think(layer.read_all(stream, mask, (m, s)))
+        return (stream if self.encoder_norm is None else self.encoder_norm(stream)).view(m, s, c)
 
     def start(self, memory: Memory, capacity: int) -> Standing:
         """Stand before the first token, for every query sequence of the memory."""
@@ -116,7 +128,7 @@ class Prepared:
 
 
 def prepared(model: EncoderDecoder) -> Prepared | None:
-    """Prepare a model's decoder, or find it as it was prepared; None where it cannot be.
+    """Prepare a model, or find it as it was prepared; None where it cannot be.
 
     >>> from crossattention.seq2seq.config import Config
     >>> prepared(EncoderDecoder(Config(vocabulary=11, width=8, heads=2)).double().eval()) is None
@@ -142,23 +154,31 @@ def _is_known(model: EncoderDecoder) -> bool:
         return False
     if not all(can_pack(each) for each in (*model.parameters(), *model.buffers())):
         return False
-    return all(_is_plain(cast(DecoderBlock, block)) for block in model.decoder)
+    blocks = cast(list[EncoderBlock | DecoderBlock], [*model.encoder, *model.decoder])
+    return all(_is_plain(block) for block in blocks)
 
 
-def _is_plain(block: DecoderBlock) -> bool:
-    own, cross, feed = block.self_attention, block.cross_attention, block.feed_forward
-    linears = (
-        own.projection, own.output_projection, cross.query_projection, cross.key_projection,
-        cross.value_projection, cross.output_projection, feed.expand, feed.contract,
-    )  # fmt: skip
+def _is_plain(block: EncoderBlock | DecoderBlock) -> bool:
+    own, feed = block.self_attention, block.feed_forward
+    linears = [own.projection, own.output_projection, feed.expand, feed.contract]
+    residuals, kernels = [block.around_self, block.around_feed], [own.kernel]
+    if isinstance(block, DecoderBlock):
+        cross = block.cross_attention
+        linears += [cross.query_projection, cross.key_projection]
+        linears += [cross.value_projection, cross.output_projection]
+        residuals.append(block.around_cross)
+        kernels.append(cross.kernel)
+        if (cross.null_row, cross.rotary, cross.softcap) != (None, None, None):
+            return False
+        if not (type(cross.query_norm) is type(cross.key_norm) is nn.Identity):
+            return False
     return (
-        own.kernel == cross.kernel == "auto"
-        and (cross.null_row, cross.rotary, cross.softcap) == (None, None, None)
-        and type(cross.query_norm) is type(cross.key_norm) is nn.Identity
+        all(kernel == "auto" for kernel in kernels)
         and type(feed.activation) is nn.ReLU
         and all(type(each) is nn.Linear for each in linears)
-        and all(
-            type(each.norm) is nn.LayerNorm
-            for each in (block.around_self, block.around_cross, block.around_feed)
-        )
+        and all(type(each.norm) is nn.LayerNorm for each in residuals)
     )
+
+
+def _last(norm: nn.Module) -> Norm | None:
+    return None if type(norm) is nn.Identity else Norm.of(norm)

@@ -156,7 +156,10 @@ def _start(
     rules = Rules.of(model.config, real.tolist(), max_length, prefix)
     # Targets are about as long as their sources; this decides which form the memory takes.
     expected = min(max(rules.limits, default=0), source.shape[1]) + 1
-    decoder = prepared(model)
-    form = "auto" if decoder is None else "projected"
-    memory = model.encode(source, real, queries=expected * lanes, reads=expected, form=form)
+    decoder = prepared(model) if source.numel() else None
+    if decoder is None:
+        memory = model.encode(source, real, queries=expected * lanes, reads=expected)
+    else:
+        rows = decoder.encode(model.embedding(source), real)
+        memory = model.remember(rows, real, form="projected")
     return Batch(model, memory, rules, lanes, align, decoder)

@@ -146,6 +146,8 @@ MUTANTS = [Mutant(*row) for row in (
      "self.positions[start:end]", "self.positions[: tokens.shape[1]]"),
     ("a prepared decoder that outlives its weights", "12_search::test_a_prepared",
      "seq2seq/prepared.py", "if found is None or found[0] != stamp:", "if found is None:"),
+    ("a prepared encoder that reads padding", "12_search::test_a_prepared",
+     "seq2seq/prepared.py", "rows.device, hidden, None", "rows.device, None, None"),
     ("the past of all layers left behind by its lane", "12_search::test_a_prepared",
      "seq2seq/past.py", "1, index, out=to", "1, torch.arange(len(index)), out=to"),
     ("length penalty ignored", "12_search::test_wide", "seq2seq/trail.py",

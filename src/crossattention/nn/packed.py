@@ -19,7 +19,7 @@ from torch import Tensor
 from crossattention.kernels.native.linear import linear, maps_few
 
 ROWS = 32  # for about so many rows the weights are laid out; others may be mapped as well
-FEW = 3  # up to so many rows, what takes time is the weights' way from memory
+FEW = 32  # up to so many rows, what takes time is the way of the weights from memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Packed:
         return mapped
 
     def _takes_few(self, rows: Tensor) -> bool:
-        return len(rows) <= FEW and maps_few(rows, self.weight, self.bias)
+        return rows.shape[0] <= FEW and maps_few(rows, self.weight, self.bias)
 
 
 def can_pack(weight: Tensor) -> bool:

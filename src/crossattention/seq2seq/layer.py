@@ -131,7 +131,7 @@ class Layer(EncoderLayer):
 
     def read_self(self, stream: Tensor, past: Past, at: int) -> Tensor:
         """Let the rows [b, c] read what came before them and themselves; `at` counts layers."""
-        b, norm = len(stream), self.around_self
+        b, norm = stream.shape[0], self.around_self
         rows = self.own(norm.enter(stream)).view(b, 3, self.heads, -1)  # [b, 3·c] -> [b, 3, h, d]
         key, value = past.write(at, rows[:, 1:])
         query = rows[:, 0, :, None]  # -> [b, h, 1, d]
@@ -140,7 +140,7 @@ class Layer(EncoderLayer):
 
     def read_memory(self, stream: Tensor, asked: Asked) -> tuple[Tensor, list[Tensor]]:
         """Let the rows read the memory; also list the weights [b, k, 1, s] that are shown."""
-        b, norm, maps = len(stream), self.around_cross, []
+        b, norm, maps = stream.shape[0], self.around_cross, []
         rows = self.asking(norm.enter(stream))
         query = rows.view(b, self.cross.sizes.heads, 1, -1)  # [b, h·d] -> [b, h, 1, d]
         if asked.shown is not None:

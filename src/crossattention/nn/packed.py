@@ -34,6 +34,7 @@ class Packed:
     weight: Tensor
     laid_out: Tensor
     bias: Tensor | None
+    takes_few: bool  # whether the native library maps rows by this weight
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> Packed:
@@ -43,11 +44,13 @@ class Packed:
         torch.Size([3])
         """
         laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
-        return cls(weight.detach(), laid_out, None if bias is None else bias.detach())
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+        with torch.no_grad():
+            return cls(weight, laid_out, bias, maps_few(weight[:1], weight, bias))
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows [n, x] to [n, y]."""
-        if self._takes_few(rows):
+        if self._is_few(rows):
             return linear(rows, self.weight, self.bias)
         mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "none", [], "")
         return mapped
@@ -58,7 +61,7 @@ class Packed:
         >>> Packed.of(-torch.eye(2), None).relu(torch.tensor([[3.0, -4.0]])).tolist()
         [[0.0, 4.0]]
         """
-        if self._takes_few(rows):
+        if self._is_few(rows):
             return linear(rows, self.weight, self.bias, relu=True)
         mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "relu", [], "")
         return mapped
@@ -69,13 +72,13 @@ class Packed:
         >>> Packed.of(torch.eye(2), None).plus(torch.ones(1, 2), torch.ones(1, 2)).tolist()
         [[2.0, 2.0]]
         """
-        if self._takes_few(rows):
+        if self._is_few(rows):
             return linear(rows, self.weight, self.bias, rest)
         mapped: Tensor = _linear().binary(rows, rest, self.laid_out, self.bias, "add")
         return mapped
 
-    def _takes_few(self, rows: Tensor) -> bool:
-        return rows.shape[0] <= FEW and maps_few(rows, self.weight, self.bias)
+    def _is_few(self, rows: Tensor) -> bool:
+        return self.takes_few and 0 < rows.shape[0] <= FEW
 
 
 def can_pack(weight: Tensor) -> bool:

@@ -15,8 +15,8 @@ namespace CROSSATTENTION_SET {
 constexpr int kDotQueries = kLanes == 16 ? 6 : 2;
 
 // How a query meets rows of a storage: as floats, one lane an entry.
-template <class T>
-struct Single {
+template <class T, class Fetch = Near>
+struct Single : Fetch {
     typedef float Query;
     typedef T Key;
     static constexpr int kWidth = kLanes;
@@ -33,7 +33,7 @@ struct Single {
 };
 
 // Two entries a lane: products of brain floats are exact in floats, and so are added as floats.
-struct Paired {
+struct Paired : Near {
     typedef Brain Query;
     typedef Brain Key;
     static constexpr int kWidth = 2 * kLanes;
@@ -101,6 +101,7 @@ void dot_short(const typename Way::Query* query, const typename Way::Key* key, i
             const typename Way::Key* from = key + (r + i < rows ? r + i : rows - 1) * stride;
             CROSSATTENTION_UNROLL
             for (int v = 0; v < kVectors; ++v) {
+                Way::fetch(from + v * Way::kWidth, v);
                 auto row = Way::row_of(from + v * Way::kWidth);
                 CROSSATTENTION_UNROLL
                 for (int q = 0; q < kQueries; ++q)

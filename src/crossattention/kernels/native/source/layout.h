@@ -61,6 +61,7 @@ constexpr int64_t kBlock = 256;
 constexpr int64_t kFew = 6;
 constexpr int64_t kStream = 2048;
 constexpr int64_t kPad = 16;
+constexpr int64_t kFarFloats = 1 << 20;  // a reading's keys and values beyond the nearer caches
 constexpr int64_t kPanelWords = 64;  // most words of rows that are turned on their side, 32 at a time
 
 constexpr int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPad; }

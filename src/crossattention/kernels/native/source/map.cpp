@@ -15,10 +15,8 @@ constexpr int64_t kTogether = 8;  // weight rows
 
 // The first rows to meet weight rows fetch what lies behind these, a line for each that they load.
 struct Fetching : Single<float> {
-    static constexpr int64_t kAhead = 4096;  // floats
-
     static Floats row_of(const float* from) {
-        __builtin_prefetch(from + kAhead, 0, 2);  // no nearer than the second cache: more may be under way
+        Far<4096, 1>::fetch(from, 0);
         return load(from);
     }
 };

@@ -38,7 +38,7 @@ struct Two<Brain> {
 };
 #endif
 
-template <class T, int kQueries, int kVectors>
+template <class T, class Fetch, int kQueries, int kVectors>
 CROSSATTENTION_INLINE void mix_columns(const float* weights, int64_t step, const T* value, int64_t stride,
                                        int64_t rows, float* sums, int64_t width) {
     Floats sum[kQueries * kVectors];
@@ -49,6 +49,8 @@ CROSSATTENTION_INLINE void mix_columns(const float* weights, int64_t step, const
     for (int i = 0; i + 1 < kQueries * kVectors && kVectors > 1; i += 2) Two<T>::apart(sum[i], sum[i + 1]);
     for (int64_t r = 0; r < rows; ++r, value += stride) {
         Floats row[kVectors];
+        CROSSATTENTION_UNROLL
+        for (int v = 0; v < kVectors; ++v) Fetch::fetch(value + v * kLanes, v);
         CROSSATTENTION_UNROLL
         for (int v = 0; v + 1 < kVectors; v += 2) Two<T>::load_row(value + v * kLanes, row[v], row[v + 1]);
         if (kVectors == 1) row[0] = load(value);
@@ -66,39 +68,40 @@ CROSSATTENTION_INLINE void mix_columns(const float* weights, int64_t step, const
         store(sums + i / kVectors * width + i % kVectors * kLanes, sum[i]);
 }
 
-template <class T, int kQueries, int kVectors>
+template <class T, class Fetch, int kQueries, int kVectors>
 void mix(const float* weights, int64_t step, const T* value, int64_t stride, int64_t rows, float* sums,
          int64_t width, int64_t column = 0) {
     for (; column + kVectors * kLanes <= width; column += kVectors * kLanes)
-        mix_columns<T, kQueries, kVectors>(weights, step, value + column, stride, rows, sums + column, width);
+        mix_columns<T, Fetch, kQueries, kVectors>(weights, step, value + column, stride, rows, sums + column,
+                                                  width);
     if constexpr (kVectors > 1) {
         if (column < width)
-            mix<T, kQueries, kVectors / 2>(weights, step, value, stride, rows, sums, width, column);
+            mix<T, Fetch, kQueries, kVectors / 2>(weights, step, value, stride, rows, sums, width, column);
     }
 }
 
-template <class T, int kQueries = kMixQueries>
+template <class T, class Fetch, int kQueries = kMixQueries>
 void mix_some(int64_t queries, const float* weights, int64_t step, const T* value, int64_t stride,
               int64_t rows, float* sums, int64_t width) {
     if constexpr (kQueries > 1) {
         if (queries < kQueries)
-            return mix_some<T, kQueries - 1>(queries, weights, step, value, stride, rows, sums, width);
+            return mix_some<T, Fetch, kQueries - 1>(queries, weights, step, value, stride, rows, sums, width);
     }
     constexpr int kVectors = kQueries * 8 <= kMixVectors ? 8 : kQueries * 4 <= kMixVectors ? 4 : 2;
     int64_t few = width % (kVectors * kLanes) ? 64 : rows;
     for (int64_t r = 0; r < rows; r += few)
-        mix<T, kQueries, kVectors>(weights + r, step, value + r * stride, stride, rows - r < few ? rows - r : few,
-                                   sums, width);
+        mix<T, Fetch, kQueries, kVectors>(weights + r, step, value + r * stride, stride,
+                                          rows - r < few ? rows - r : few, sums, width);
 }
 
 // Add a block's value rows to all queries of a tile, in passes of equal size.
-template <class T>
+template <class Fetch, class T>
 void add_values(int64_t queries, const float* weights, int64_t step, const T* value, int64_t stride,
                 int64_t rows, float* sums, int64_t width) {
     int64_t passes = (queries + kMixQueries - 1) / kMixQueries;
     for (int64_t pass = 0, first = 0; pass < passes; ++pass) {
         int64_t count = (queries - first + passes - pass - 1) / (passes - pass);
-        mix_some<T>(count, weights + first * step, step, value, stride, rows, sums + first * width, width);
+        mix_some<T, Fetch>(count, weights + first * step, step, value, stride, rows, sums + first * width, width);
         first += count;
     }
 }

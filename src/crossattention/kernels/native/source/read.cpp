@@ -14,6 +14,8 @@ namespace crossattention {
 namespace CROSSATTENTION_SET {
 namespace {
 
+using FarRows = Far<2048, 2>;
+
 // Give `then` rows that a kernel may read, and their stride: where they lie, or copied as floats.
 template <class Then>
 void lay(const Tile& tile, const Array& rows, int64_t first, int64_t count, int64_t width, float* room,
@@ -83,6 +85,10 @@ void score_block(const Tile& tile, int64_t first, int64_t count) {
         if (worth_turning(queries, width))
             return score_turned<Single<T>>(queries, tile.query, width, from, stride, count, tile.panel,
                                            tile.scores, tile.step());
+        if constexpr (std::is_same_v<T, float>)
+            if (tile.far)
+                return score<Single<T, FarRows>>(queries, tile.query, width, from, stride, count, tile.scores,
+                                             tile.step());
         score<Single<T>>(queries, tile.query, width, from, stride, count, tile.scores, tile.step());
     });
 }
@@ -103,7 +109,12 @@ void read_block(Tile& tile, int64_t first, int64_t count, bool careful) {
     }
     lay(tile, p.value, first, count, p.e, tile.value, careful, [&](auto* value, int64_t stride) {
         if (careful) return add_carefully(tile, (const float*)(const void*)value, stride, count);
-        add_values(queries, tile.scores, tile.step(), value, stride, count, tile.sums, tile.value_width);
+        if constexpr (std::is_same_v<decltype(value), const float*>)
+            if (tile.far)
+                return add_values<FarRows>(queries, tile.scores, tile.step(), value, stride, count, tile.sums,
+                                       tile.value_width);
+        add_values<Near>(queries, tile.scores, tile.step(), value, stride, count, tile.sums,
+                         tile.value_width);
     });
 }
 

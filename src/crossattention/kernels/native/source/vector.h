@@ -92,6 +92,20 @@ inline Floats load(const Half* from) {
 #endif
 }
 
+// How rows are asked for before they are met: not at all, where the processor foresees what is read and
+// caches hold it; or some floats ahead, every so many lines, where they come from memory.
+struct Near {
+    template <class T>
+    static void fetch(const T*, int64_t) {}
+};
+template <int64_t kAhead, int64_t kLines>
+struct Far {
+    // `at` counts the row's vectors; no nearer than the second cache, so that more may be under way.
+    static void fetch(const float* from, int64_t at) {
+        if (at * kLanes % (16 * kLines) == 0) __builtin_prefetch(from + kAhead, 0, 2);
+    }
+};
+
 inline void store(float* to, Floats x) { memcpy(to, &x, sizeof x); }
 
 template <int... i>

@@ -7,25 +7,32 @@ saved files stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from crossattention.adapters.contract import Adoption, Bill, Decode, ModelExplanation
-from crossattention.adapters.hugging_face.closed import Taken, give_back, take_over
+from crossattention.adapters.hugging_face.closed import give_back, take_over
 from crossattention.adapters.hugging_face.families import FAMILIES
 from crossattention.adapters.hugging_face.few_rows import give_linears_back, take_linears
-from crossattention.adapters.hugging_face.hooks import Expand, Prepare, implementations
+from crossattention.adapters.hugging_face.hooks import Expand, Prepare, Split, implementations
 from crossattention.adapters.hugging_face.interface import PREFIX, register
-from crossattention.adapters.hugging_face.modules import EXPAND, PREPARE, Found, family_of, find
+from crossattention.adapters.hugging_face.modules import (
+    EXPAND,
+    PREPARE,
+    SPLIT,
+    check_unhooked,
+    family_of,
+    find,
+)
 from crossattention.adapters.hugging_face.remember import raw_refusals, sizes_of
 from crossattention.nn.form import Life, check_form, choose_form, form_costs
 
 
 @dataclass(frozen=True)
 class HuggingFace:
-    """Know the families of the table, alone or inside a PEFT model."""
+    """Know the families of the table, alone or in a wrapper of PEFT's or torch's."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -42,18 +49,20 @@ class HuggingFace:
         """Check everything, then change the model; see `Adopter`."""
         inner = unwrapped(model)
         found = find(inner)
+        check_unhooked(inner)
         if form == "raw":
             check_form(form, raw_refusals(found.modules(inner), found, None))
-        now = [name.removeprefix(PREFIX) for name in implementations(inner, found)]
-        names = dict(zip(found.paths, now, strict=False))
-        for name in set(now):  # all of them, before anything has changed
-            register(name)
-        for path, name in names.items():
-            _name(inner, path, register(name))
-        vars(inner)[EXPAND] = Expand(inner, found, form)._expand
-        vars(inner)[PREPARE] = Prepare(inner, found, form)._prepare
+        ours = [register(name) for name in implementations(inner, found)]  # before any change
+        for module, name in zip(found.modules(inner), ours, strict=False):
+            config: Any = module.config
+            config._attn_implementation_internal = name
+        vars(inner)[EXPAND] = Expand(inner, form)._expand
+        vars(inner)[PREPARE] = Prepare(inner, form)._prepare
+        if hasattr(inner, SPLIT):
+            vars(inner)[SPLIT] = Split(inner, form)._split
         take_linears(inner, found)
-        return Record(found, names, take_over(inner, found))
+        take_over(inner, found)
+        return Record()
 
     def explain(self, model: nn.Module, decode: Decode) -> ModelExplanation:
         """Bill cross-attention: projections, reads and cache."""
@@ -64,7 +73,7 @@ class HuggingFace:
         rows = _longest(inner.config) if decode.rows is None else decode.rows
         costs = form_costs(Life(decode.batch, rows, decode.queries, decode.tokens), sizes)
         projecting = form_costs(Life(decode.batch, rows, 0), sizes)["projected"]
-        row = decode.batch * rows * next(modules[0].parameters()).element_size()
+        row = decode.batch * rows * inner.dtype.itemsize
         kept = layers * row * sizes.memory_heads * (sizes.key_width + sizes.value_width)
         bytes_kept = {"projected": kept, "raw": row * sizes.memory_widths[0]}
         projected, raw = (
@@ -80,49 +89,35 @@ class HuggingFace:
         return ModelExplanation(type(inner).__name__, (stock, projected, raw), chosen)
 
 
-@dataclass(frozen=True)
 class Record:
-    """What was there before: the attention implementation of each layer's config."""
-
-    found: Found
-    names: dict[str, str]
-    taken: Taken = field(default_factory=dict)
+    """That a model was adopted; all that was done shows on its modules."""
 
     def undo(self, model: nn.Module) -> None:
-        """Give everything back; an implementation that was set since is kept."""
+        """Give everything back, whatever the model has become since."""
         inner = unwrapped(model)
-        give_back(inner, self.taken)
         give_linears_back(inner)
-        for path, name in self.names.items():
-            if implementation(inner, path).startswith(PREFIX):
-                _name(inner, path, name)
-        for hook in (EXPAND, PREPARE):
+        for module in inner.modules():
+            give_back(module)
+            config: Any = getattr(module, "config", None)
+            name = getattr(config, "_attn_implementation_internal", None)
+            if isinstance(name, str) and name.startswith(PREFIX):
+                config._attn_implementation_internal = name.removeprefix(PREFIX)
+        for hook in (EXPAND, PREPARE, SPLIT):
             vars(inner).pop(hook, None)
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        for name in set(self.names.values()):  # another process has not registered them yet
-            register(name)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Look inside a PEFT model."""
+    """Look inside a PEFT model, a compiled one, and one that torch runs on several devices."""
     inside = getattr(model, "get_base_model", None)
     if callable(inside) and type(model).__module__.startswith("peft."):
         inner: nn.Module = inside()
         return inner
+    if type(model).__module__.startswith("torch."):
+        for name in ("_orig_mod", "module"):
+            wrapped = getattr(model, name, None)
+            if isinstance(wrapped, nn.Module):
+                return unwrapped(wrapped)
     return model
-
-
-def implementation(model: nn.Module, path: str) -> str:
-    """Name the attention implementation of one layer."""
-    config: Any = model.get_submodule(path).config
-    return str(config._attn_implementation)
-
-
-def _name(model: nn.Module, path: str, name: str) -> None:
-    config: Any = model.get_submodule(path).config
-    config._attn_implementation_internal = name
 
 
 def _longest(config: Any) -> int:

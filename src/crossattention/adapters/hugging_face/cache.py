@@ -58,14 +58,15 @@ class SharedCache(EncoderDecoderCache):
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep these hypotheses, and for each its source, which is no longer shared."""
-        sequences = _sequences(self.self_attention_cache)
+        count = sequences(self.self_attention_cache)
         layers: Any = self.cross_attention_cache.layers
         self.self_attention_cache.batch_select_indices(indices)
         for layer in layers:
-            if sequences:
-                layer.batch_select_indices(indices * layer.keys.shape[0] // sequences)
+            if count:
+                layer.batch_select_indices(indices * layer.keys.shape[0] // count)
 
 
-def _sequences(cache: Cache) -> int:
+def sequences(cache: Cache) -> int:
+    """Count the hypotheses of a self-attention cache, 0 before the first step."""
     layers: Any = cache.layers
     return next((layer.keys.shape[0] for layer in layers if layer.is_initialized), 0)

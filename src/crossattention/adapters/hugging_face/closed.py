@@ -16,7 +16,7 @@ from crossattention.adapters.hugging_face.families import Layout
 from crossattention.adapters.hugging_face.modules import Found
 from crossattention.adapters.hugging_face.remembered import shared
 
-Taken = dict[str, bool]  # path of a module -> whether its instance had a `forward` of its own
+_PLACES = ("forward", "_old_forward")  # the second is where accelerate keeps what it wraps
 
 
 class Forward:
@@ -54,23 +54,39 @@ class Forward:
         return (mapped, maps, cache) if self.layout.triple else (mapped, maps)
 
 
-def take_over(model: nn.Module, found: Found) -> Taken:
+def take_over(model: nn.Module, found: Found) -> None:
     """Take over modules whose keys do not reach the interface, or do so as padded copies."""
-    taken: Taken = {}
-    for path in found.paths:
-        module = model.get_submodule(path)
-        if not (found.family.layout.closed or getattr(module, "head_dim_padding", None)):
-            continue
-        before = vars(module).get("forward")
-        taken[path] = before is not None
-        vars(module)["forward"] = Forward(module, before, found.family.layout)._forward
-    return taken
+    for module in _closed(model, found):
+        held = vars(module)
+        if not _taken_over(module):  # another model may have the same modules, and be adopted
+            held["forward"] = Forward(module, held.get("forward"), found.family.layout)._forward
 
 
-def give_back(model: nn.Module, taken: Taken) -> None:
-    """Give each module its `forward` back."""
-    for path, own in taken.items():
-        module = model.get_submodule(path)
-        ours = vars(module).pop("forward")
-        if own:
-            vars(module)["forward"] = ours.__self__.before
+def give_back(module: nn.Module) -> None:
+    """Give a module its `forward` back; one that was put above ours stays, without ours."""
+    held = vars(module)
+    for name in _PLACES:
+        if _is_ours(held.get(name)):
+            before = held.pop(name).__self__.before
+            if before is not None or name != "forward":
+                held[name] = before or type(module).forward.__get__(module)
+
+
+def all_taken_over(model: nn.Module, found: Found) -> bool:
+    """Whether every module that must be is taken over now, for this model or another."""
+    return all(_taken_over(module) for module in _closed(model, found))
+
+
+def _taken_over(module: nn.Module) -> bool:
+    """Whether our `forward` is a module's own, or the one that accelerate's calls."""
+    return any(_is_ours(vars(module).get(name)) for name in _PLACES)
+
+
+def _closed(model: nn.Module, found: Found) -> list[nn.Module]:
+    every = found.family.layout.closed
+    modules = found.modules(model)
+    return [each for each in modules if every or getattr(each, "head_dim_padding", None)]
+
+
+def _is_ours(function: object) -> bool:
+    return isinstance(getattr(function, "__self__", None), Forward)

@@ -13,9 +13,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from crossattention.adapters.hugging_face.closed import all_taken_over
 from crossattention.adapters.hugging_face.interface import PREFIX
-from crossattention.adapters.hugging_face.modules import EXPAND, PREPARE, Found
+from crossattention.adapters.hugging_face.modules import EXPAND, PREPARE, SPLIT, Found, find
 from crossattention.adapters.hugging_face.remember import Expected, remember
+from crossattention.errors import ContractError, complaint
 
 _HELD = "_crossattention_repeats"  # on an encoder's output that is yet to be repeated
 Kwargs = dict[str, Any]
@@ -27,19 +29,26 @@ class Hook:
     A copy of the model, or one that was pickled, has a hook of its own that serves the copy.
     """
 
-    def __init__(self, model: nn.Module, found: Found, form: str) -> None:
-        self.model, self.found, self.form = weakref.ref(model), found, form
+    def __init__(self, model: nn.Module, form: str) -> None:
+        self.model, self.form = weakref.ref(model), form
 
-    def __getstate__(self) -> tuple[nn.Module | None, Found, str]:
-        return self.model(), self.found, self.form
+    def __getstate__(self) -> tuple[nn.Module | None, str]:
+        return self.model(), self.form
 
-    def __setstate__(self, state: tuple[nn.Module, Found, str]) -> None:
+    def __setstate__(self, state: tuple[nn.Module, str]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def _stock(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call the method of the model's class."""
-        model = self.model()
+        model = self._model()
         return getattr(type(model), name)(model, *args, **kwargs)
+
+    def _model(self) -> nn.Module:
+        model = self.model()
+        if model is None:
+            given, do = "a shallow copy of one that is gone", "release it and adopt it anew"
+            raise ContractError(complaint("model", "an adopted one", given, do))
+        return model
 
 
 class Expand(Hook):
@@ -91,33 +100,36 @@ class Prepare(Hook):
         if repeats is None or isinstance(given, SharedCache):
             return
         cache, mask = model_kwargs.get("cache"), model_kwargs.get("attention_mask")
-        if given is not None or not self._shares(cache, outputs.last_hidden_state, mask):
+        model: Any = self._model()
+        found = find(model)  # anew, as layers may have been replaced or removed
+        if given is not None or not _shares(model, found, outputs.last_hidden_state, cache, mask):
             _repeat(self, model_kwargs, repeats)
             return
-        model: Any = self.model()
         maps = generation_config.output_attentions or model.config.output_attentions
         expected = Expected(
             self.form,
             repeats * max_cache_length,
             max_cache_length,
-            bool(maps and _eager(model, self.found)),
+            bool(maps and _eager(model, found)),
         )
-        content = remember(model, self.found, outputs.last_hidden_state, expected)
+        content = remember(model, found, outputs.last_hidden_state, expected)
         own = cache.self_attention_cache  # type: ignore[union-attr]
         model_kwargs["cache"] = SharedCache(own, [SharedLayer(*pair) for pair in content])
         if mask is not None and bool(mask.all()):
             model_kwargs["attention_mask"] = None  # nothing to build at every step
 
-    def _shares(self, cache: object, rows: Tensor, mask: Tensor | None) -> bool:
-        """Whether what is to be decoded can share its sources exactly."""
-        model = self.model()
-        if model is None or model.training or not hasattr(cache, "cross_attention_cache"):
-            return False  # dropout would draw otherwise; or there is no cache to share
-        if rows.dim() != 3 or (
-            mask is not None and (mask.dim() != 2 or not bool(mask.any(1).all()))
-        ):
-            return False  # a source of which nothing may be read differs by implementation
-        return all(name.startswith(PREFIX) for name in implementations(model, self.found))
+
+class Split(Hook):
+    """`_postprocess_outputs`, which takes a cache apart by hypotheses."""
+
+    def _split(self, seek_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        from crossattention.adapters.hugging_face.cache import SharedCache
+        from crossattention.adapters.hugging_face.spread import spread
+
+        cache, model = getattr(seek_outputs, "cache", None), self._model()
+        if isinstance(cache, SharedCache) and kwargs["is_shortform"]:  # others it throws away
+            seek_outputs.cache = spread(cache, model, find(model))
+        return self._stock(SPLIT, seek_outputs, *args, **kwargs)
 
 
 def implementations(model: nn.Module, found: Found) -> list[str]:
@@ -126,6 +138,18 @@ def implementations(model: nn.Module, found: Found) -> list[str]:
         return []
     configs: list[Any] = [module.config for module in found.modules(model)]
     return [str(config._attn_implementation) for config in configs]
+
+
+def _shares(
+    model: nn.Module, found: Found, rows: Tensor, cache: object, mask: Tensor | None
+) -> bool:
+    """Whether what is to be decoded can share its sources exactly."""
+    if model.training or not hasattr(cache, "cross_attention_cache"):
+        return False  # dropout would draw otherwise; or there is no cache to share
+    if rows.dim() != 3 or (mask is not None and (mask.dim() != 2 or not bool(mask.any(1).all()))):
+        return False  # a source of which nothing may be read differs by implementation
+    names = implementations(model, found)  # another model that has them may have been released
+    return all(name.startswith(PREFIX) for name in names) and all_taken_over(model, found)
 
 
 def _eager(model: nn.Module, found: Found) -> bool:

@@ -22,6 +22,15 @@ PREFIX = "crossattention_"
 SERVES = ("sdpa", "eager")
 
 
+class Name(str):
+    """A name that is registered; a process that has not done so yet does it as it unpickles it."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
+        return register, (str(self),)
+
+
 def register(before: str) -> str:
     """Register our function over an implementation of transformers, once, and give its name.
 
@@ -40,7 +49,7 @@ def register(before: str) -> str:
         do = 'load the model with attn_implementation="sdpa"'
         want = f"one of {', '.join(SERVES)}"
         raise ContractError(complaint("attn_implementation", want, repr(before), do))
-    name = PREFIX + before
+    name = Name(PREFIX + before)
     if name not in AttentionInterface():
         AttentionInterface.register(name, _Attend(before)._attend)
         AttentionMaskInterface.register(name, AttentionMaskInterface()[before])

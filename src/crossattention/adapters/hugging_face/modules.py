@@ -17,6 +17,7 @@ from crossattention.errors import ContractError, complaint
 
 EXPAND = "_expand_inputs_for_generation"
 PREPARE = "_prepare_cache_for_generation"
+SPLIT = "_postprocess_outputs"  # Whisper's alone
 _HOOKS = {
     EXPAND: {"self", "expand_size", "is_encoder_decoder", "input_ids", "model_kwargs"},
     PREPARE: {
@@ -83,6 +84,14 @@ def find(model: nn.Module) -> Found:
     return Found(family, tuple(str(layers[index]) for index in range(len(layers))))
 
 
+def check_unhooked(model: nn.Module) -> None:
+    """Check that nobody else has replaced, on the instance, what we are about to replace."""
+    for name in _HOOKS:
+        if name in vars(model):
+            want = f"one whose {name} is its class's"
+            raise _changed(model, want, "one that was given another")
+
+
 def _check_module(module: nn.Module, family: Family) -> None:
     layout = family.layout
     parts = (layout.query, layout.key, layout.value, layout.output)
@@ -113,8 +122,6 @@ def _check_hook(model: nn.Module, name: str, want: set[str]) -> None:
     taken = set(_parameters(hook))
     if taken != want:
         raise _changed(model, f"one whose {name} takes {sorted(want)}", str(sorted(taken)))
-    if name in vars(model):
-        raise _changed(model, f"one whose {name} is its class's", "one that was given another")
 
 
 def _parameters(function: Callable[..., object]) -> list[str]:

@@ -38,7 +38,6 @@ class Expected:
     maps: bool
 
 
-@torch.no_grad()
 def remember(model: nn.Module, found: Found, rows: Tensor, expected: Expected) -> Content:
     """Fill every layer's memory.
 
@@ -66,7 +65,7 @@ def remember(model: nn.Module, found: Found, rows: Tensor, expected: Expected) -
     memory = Projected(reads)
     return [
         (mark(key, memory), value)
-        for key, value in (_project(module, found, rows) for module in modules)
+        for key, value in (project(module, found, rows) for module in modules)
     ]
 
 
@@ -96,14 +95,7 @@ def sizes_of(module: nn.Module, found: Found) -> Sizes:
     return Sizes.of(query.in_features, heads, key.in_features, (width, width), groups)
 
 
-def _joined(model: nn.Module, rows: Tensor) -> Tensor:
-    """Apply what stands between the encoder and the decoder of a model that joins two."""
-    bridge = getattr(model, "enc_to_dec_proj", None)
-    projected: Tensor = rows if bridge is None else bridge(rows)
-    return projected
-
-
-def _project(module: nn.Module, found: Found, rows: Tensor) -> tuple[Tensor, Tensor]:
+def project(module: nn.Module, found: Found, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Call a layer's projections and split by heads: [m, s, c] -> [m, g, s, d] each."""
     layout, (m, s, _) = found.family.layout, rows.shape
     width = int(getattr(module, layout.width))
@@ -113,3 +105,10 @@ def _project(module: nn.Module, found: Found, rows: Tensor) -> tuple[Tensor, Ten
         key.view(m, s, -1, width).transpose(1, 2).contiguous(),
         value.view(m, s, -1, width).transpose(1, 2).contiguous(),
     )
+
+
+def _joined(model: nn.Module, rows: Tensor) -> Tensor:
+    """Apply what stands between the encoder and the decoder of a model that joins two."""
+    bridge = getattr(model, "enc_to_dec_proj", None)
+    projected: Tensor = rows if bridge is None else bridge(rows)
+    return projected

@@ -257,3 +257,13 @@ def test_a_part_of_an_adopted_model_is_read_by_a_fresh_process(tmp_path: Path) -
         check=True,
     )
     assert done.stdout.split() == ["1", "2", "24", "bart"]
+
+
+@pytest.mark.slow
+def test_a_generate_that_is_compiled_whole_repeats_its_sources() -> None:
+    model = build("T5")
+    given, settings = inputs(model), BEAMS | {"max_new_tokens": 2}
+    stock = generate(model, given, settings)
+    with adopted(model):
+        compiled = torch.compile(lambda: generate(model, given, settings), backend="eager")
+        assert differences(stock, compiled()) == []

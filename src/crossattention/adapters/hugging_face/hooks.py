@@ -11,6 +11,7 @@ import copy
 import weakref
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from crossattention.adapters.hugging_face.closed import all_taken_over
@@ -62,8 +63,10 @@ class Expand(Hook):
         **model_kwargs: Any,
     ) -> tuple[Tensor, Kwargs]:
         outputs = model_kwargs.get("encoder_outputs")
-        if not is_encoder_decoder or not isinstance(
-            getattr(outputs, "last_hidden_state", None), Tensor
+        if (
+            not is_encoder_decoder
+            or not isinstance(getattr(outputs, "last_hidden_state", None), Tensor)
+            or torch.compiler.is_compiling()  # a traced tensor bears no mark
         ):
             everything = {"input_ids": input_ids, **model_kwargs}
             return self._stock(EXPAND, expand_size, is_encoder_decoder, **everything)  # type: ignore[no-any-return]

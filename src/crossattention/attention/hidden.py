@@ -122,9 +122,8 @@ def run(kernel: Kernel, problem: Problem) -> Reading:
     >>> from crossattention.kernels.contract import Score
     >>> from crossattention.kernels.matmul import Matmul
     >>> x = torch.tensor([[[[torch.nan]]]])
-    >>> run(
-    ...     Matmul(), Problem(x, x, x, None, Mask(torch.tensor([[False]])), Score(1.0))
-    ... ).value.item()
+    >>> hidden = Mask(torch.tensor([[False]]))
+    >>> run(Matmul(), Problem(x, x, x, None, hidden, Score(1.0))).value.item()
     0.0
     """
     return kernel.run(problem if getattr(kernel, "skips_hidden", False) else settled(problem))

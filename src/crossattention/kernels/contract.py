@@ -40,7 +40,8 @@ class Problem(NamedTuple):
     """One reading, checked: query [b, h, t, d], key [m, g, s, d], value [m, g, s, e].
 
     `owner` None means that query sequence i reads memory i. `dropout` acts on the weights.
-    Memory rows that no query may read hold finite values here; the door has seen to it.
+    Memory rows that no query may read hold finite values here, and `mask` says who reads nothing;
+    a kernel with `skips_hidden = True` needs neither, and is given problems before that is found.
 
     >>> import torch
     >>> q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4)

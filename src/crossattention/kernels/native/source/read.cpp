@@ -14,7 +14,7 @@ namespace crossattention {
 namespace CROSSATTENTION_SET {
 namespace {
 
-using FarRows = Far<2048, 2>;
+using FarRows = Far<4096, 2>;
 
 // Give `then` rows that a kernel may read, and their stride: where they lie, or copied as floats.
 template <class Then>

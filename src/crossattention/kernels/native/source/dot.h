@@ -6,6 +6,7 @@
 // so that four sums always stand side by side.
 #pragma once
 
+#include "layout.h"
 #include "vector.h"
 
 namespace crossattention {
@@ -148,12 +149,9 @@ void dot_some(int64_t queries, const typename Way::Query* query, int64_t width,
 template <class Way>
 void score(int64_t queries, const typename Way::Query* query, int64_t width, const typename Way::Key* key,
            int64_t stride, int64_t rows, float* scores, int64_t step) {
-    int64_t passes = (queries + kDotQueries - 1) / kDotQueries;
-    for (int64_t pass = 0, first = 0; pass < passes; ++pass) {
-        int64_t count = (queries - first + passes - pass - 1) / (passes - pass);
+    in_passes(queries, kDotQueries, [&](int64_t first, int64_t count) {
         dot_some<Way>(count, query + first * width, width, key, stride, rows, scores + first * step, step);
-        first += count;
-    }
+    });
 }
 
 }  // namespace CROSSATTENTION_SET

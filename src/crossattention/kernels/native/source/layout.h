@@ -21,6 +21,17 @@ struct Array {
     int64_t stride[4];
 };
 
+// Take `count` of anything in as few passes as hold `most` each, of equal size: `then(first, some)`.
+template <class Then>
+inline __attribute__((always_inline)) void in_passes(int64_t count, int64_t most, Then then) {
+    int64_t passes = (count + most - 1) / most;
+    for (int64_t pass = 0, first = 0; pass < passes; ++pass) {
+        int64_t some = (count - first + passes - pass - 1) / (passes - pass);
+        then(first, some);
+        first += some;
+    }
+}
+
 // Whether rows before the last real one may be hidden; lengths say all by where a task ends.
 constexpr bool has_holes(const Array& rows) { return rows.data && rows.dtype != kLong; }
 
@@ -62,7 +73,9 @@ constexpr int64_t kFew = 6;
 constexpr int64_t kStream = 2048;
 constexpr int64_t kPad = 16;
 constexpr int64_t kFarFloats = 1 << 20;  // a reading's keys and values beyond the nearer caches
-constexpr int64_t kPanelWords = 64;  // most words of rows that are turned on their side, 32 at a time
+// Most words of rows that are turned on their side, and floats of 32 such rows.
+constexpr int64_t kPanelWords = 64;
+constexpr int64_t kPanelRoom = 32 * kPanelWords;
 
 constexpr int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPad; }
 
@@ -70,7 +83,7 @@ constexpr int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPa
 constexpr int64_t scratch(const Problem& p) {
     int64_t widths = padded(p.d) + padded(p.e);
     int64_t tile = kTile * (widths + padded(p.d) / 2 + kBlock + kPad + 2 + kBlock / 4);
-    return tile + kBlock * widths + kStream + 32 * kPanelWords;
+    return tile + kBlock * widths + kStream + kPanelRoom;
 }
 
 // `sequences` are those that read the task's memory.

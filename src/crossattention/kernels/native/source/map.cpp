@@ -36,19 +36,16 @@ void write(const Map& p, int64_t first, int64_t rows, int64_t y, int64_t count, 
 
 void map(const Map& p, int64_t begin, int64_t end) {
     float found[kDotQueries * kTogether];
-    int64_t passes = (p.n + kDotQueries - 1) / kDotQueries;
     for (int64_t y = begin; y < end; y += kTogether) {
         int64_t count = end - y < kTogether ? end - y : kTogether;
-        for (int64_t pass = 0, first = 0; pass < passes; ++pass) {
-            int64_t rows = (p.n - first + passes - pass - 1) / (passes - pass);
+        in_passes(p.n, kDotQueries, [&](int64_t first, int64_t rows) {
             const float *from = p.rows + first * p.x, *weight = p.weight + y * p.stride;
-            if (pass == 0)
+            if (first == 0)
                 dot_some<Fetching>(rows, from, p.x, weight, p.stride, count, found, kTogether);
             else
                 dot_some<Single<float>>(rows, from, p.x, weight, p.stride, count, found, kTogether);
             write(p, first, rows, y, count, found);
-            first += rows;
-        }
+        });
     }
 }
 

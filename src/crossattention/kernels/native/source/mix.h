@@ -3,6 +3,7 @@
 //     sums[q, j] += sum_r weights[q, r] * value[r, j]
 #pragma once
 
+#include "layout.h"
 #include "vector.h"
 
 namespace crossattention {
@@ -98,12 +99,10 @@ void mix_some(int64_t queries, const float* weights, int64_t step, const T* valu
 template <class Fetch, class T>
 void add_values(int64_t queries, const float* weights, int64_t step, const T* value, int64_t stride,
                 int64_t rows, float* sums, int64_t width) {
-    int64_t passes = (queries + kMixQueries - 1) / kMixQueries;
-    for (int64_t pass = 0, first = 0; pass < passes; ++pass) {
-        int64_t count = (queries - first + passes - pass - 1) / (passes - pass);
-        mix_some<T, Fetch>(count, weights + first * step, step, value, stride, rows, sums + first * width, width);
-        first += count;
-    }
+    in_passes(queries, kMixQueries, [&](int64_t first, int64_t count) {
+        mix_some<T, Fetch>(count, weights + first * step, step, value, stride, rows, sums + first * width,
+                           width);
+    });
 }
 
 }  // namespace CROSSATTENTION_SET

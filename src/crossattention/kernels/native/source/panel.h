@@ -15,6 +15,7 @@ namespace CROSSATTENTION_SET {
 constexpr int kPanelVectors = 2;
 constexpr int64_t kPanelRows = kPanelVectors * kLanes;
 constexpr int kPanelQueries = 12;  // sums in registers: so many times kPanelVectors
+static_assert(kPanelRows * kPanelWords <= kPanelRoom, "a panel fits a tile's room");
 
 // Whether so many queries of so many words make turning worth it.
 constexpr bool worth_turning(int64_t queries, int64_t words) {
@@ -103,15 +104,13 @@ template <class Way>
 void score_turned(int64_t queries, const typename Way::Query* query, int64_t width,
                   const typename Way::Key* key, int64_t stride, int64_t rows, float* panel, float* scores,
                   int64_t step) {
-    int64_t words = width / Way::kEach, passes = (queries + kPanelQueries - 1) / kPanelQueries;
+    int64_t words = width / Way::kEach;
     for (int64_t r = 0; r < rows; r += kPanelRows) {
         lay_panel<Way>(key + r * stride, stride, rows - r, words, panel);
-        for (int64_t pass = 0, first = 0; pass < passes; ++pass) {
-            int64_t count = (queries - first + passes - pass - 1) / (passes - pass);
+        in_passes(queries, kPanelQueries, [&](int64_t first, int64_t count) {
             meet_some<Way>(count, query + first * width, width, panel, words, scores + first * step + r,
                            step);
-            first += count;
-        }
+        });
     }
 }
 

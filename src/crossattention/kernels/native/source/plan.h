@@ -50,14 +50,12 @@ struct Plan {
         for (int64_t memory = 0; memory < p.m; ++memory) {
             int64_t queries = (readers.start[size_t(memory) + 1] - readers.start[size_t(memory)]) * shared;
             if (!queries) continue;
-            int64_t end = end_of(p, memory), tiles = (queries + kTile - 1) / kTile;
+            int64_t end = end_of(p, memory);
             work += queries * p.g * end * (p.d + p.e);
             for (int64_t group = 0; group < p.g; ++group)
-                for (int64_t tile = 0, first = 0; tile < tiles; ++tile) {
-                    int64_t count = (queries - first + tiles - tile - 1) / (tiles - tile);
+                in_passes(queries, kTile, [&](int64_t first, int64_t count) {
                     whole.push_back({memory, group, first, count, 0, end, nullptr});
-                    first += count;
-                }
+                });
         }
         cut(p);
     }

@@ -53,7 +53,7 @@ struct Tile {
         key = take(kBlock * key_width);
         value = take(kBlock * value_width);
         bias = take(kStream);
-        panel = take(32 * kPanelWords);
+        panel = take(kPanelRoom);
         visible = (uint8_t*)take(kTile * kBlock / 4);
         paired = Paired::kHere && p.query.dtype == kBrain && p.key.dtype == kBrain &&
                  p.d % Paired::kWidth == 0 && p.key.stride[3] == 1;

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+from crossattention.errors import NoKernelError
 from crossattention.kernels.native.build import FOLDER, LIBRARY, SOURCE, fingerprint
 
 INSTRUCTIONS = (
@@ -44,6 +45,21 @@ def load() -> ctypes.CDLL | str:
         return f"its library was built from another source ({BUILD}). {BRINGS}"
     library.crossattention_map.argtypes = [ctypes.c_char_p]
     library.crossattention_map.restype = None
+    return library
+
+
+def loaded() -> ctypes.CDLL:
+    """Give the library to whoever is about to call it.
+
+    Raises:
+        NoKernelError: there is none, and why.
+
+    >>> absent() != "" or loaded() is load()
+    True
+    """
+    library = load()
+    if isinstance(library, str):
+        raise NoKernelError(f"kernel `native` cannot run: {library}.")
     return library
 
 

@@ -14,10 +14,9 @@ import struct
 import torch
 from torch import Tensor
 
-from crossattention.errors import NoKernelError
 from crossattention.kernels.native.call import number
 from crossattention.kernels.native.kernel import is_transformed
-from crossattention.kernels.native.library import absent, best, load
+from crossattention.kernels.native.library import absent, best, loaded
 from crossattention.kernels.native.registered import is_followed
 
 ROWS = 256  # beyond about so many, enough rows share what laying the weights out costs
@@ -70,9 +69,7 @@ def linear(
     >>> absent() != "" or linear(rows, -torch.eye(16), rest=rows, relu=True).equal(rows)
     True
     """
-    library = load()
-    if isinstance(library, str):
-        raise NoKernelError(f"kernel `native` cannot run: {library}.")
+    library = loaded()
     (y, x), rows = weight.shape, rows.contiguous()
     rest = None if rest is None else rest.contiguous()
     output = rows.new_empty(*rows.shape[:-1], y)

@@ -31,6 +31,7 @@ QUESTIONS = (
     "train",
 )
 APART = ("adopt",)  # takes as long as all the others together, so "all" leaves it out
+EVERY = (*QUESTIONS, *APART)
 INTERRUPTED = 130
 
 
@@ -38,7 +39,7 @@ def main(words: list[str] | None = None) -> int:
     """Answer the questions that are named; return the exit code."""
     asked = _parse(words)
     if asked.list:
-        for name in (*QUESTIONS, *APART):
+        for name in EVERY:
             print(f"{name:<10} {_module(name).__doc__.splitlines()[0]}")
         return 0
     torch.set_num_threads(asked.threads)
@@ -85,9 +86,7 @@ def ask(name: str, run: Run) -> dict[str, object]:
 
 def _parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"all, {', '.join((*QUESTIONS, *APART))}"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all, {', '.join(EVERY)}")
     parser.add_argument("--list", action="store_true", help="say what each question is")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write summaries and rows there")
     parser.add_argument("--quick", action="store_true", help="few rows, shortly: not to quote")
@@ -96,11 +95,9 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--threads", type=int, default=2, help="of torch and of every peer")
     asked = parser.parse_args(words)
-    unknown = [name for name in asked.names if name not in (*QUESTIONS, *APART, "all")]
+    unknown = [name for name in asked.names if name not in (*EVERY, "all")]
     if unknown:
-        parser.error(
-            f"no question {unknown[0]!r}; choose from all, {', '.join((*QUESTIONS, *APART))}"
-        )
+        parser.error(f"no question {unknown[0]!r}; choose from all, {', '.join(EVERY)}")
     if not asked.names and not asked.list:
         parser.error("name a question, or all, or pass --list")
     if asked.equality and asked.names != ["adopt"]:

@@ -14,6 +14,8 @@ import time
 
 import torch
 
+from crossattention.cli.tune import QUICK, SECONDS
+
 SETS: dict[str, tuple[str | None, dict[str, str]]] = {  # native's instructions; torch's settings
     "avx512": (None, {}),
     "avx2": ("avx2", {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -21,7 +23,6 @@ SETS: dict[str, tuple[str | None, dict[str, str]]] = {  # native's instructions;
     "default": ("portable", {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41",
                              "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}),
 }  # fmt: skip
-SECONDS, QUICK = 0.35, 0.02  # of turns, for each problem
 
 
 def measure(name: str, seconds: float) -> None:

@@ -51,7 +51,7 @@ def check_integers(name: str, given: Tensor | Sequence[int], want: str, do: str)
     >>> check_integers("lengths", [3, 0], "integers [m]", "count").tolist()
     [3, 0]
     """
-    made = given if isinstance(given, Tensor) else _listed(given)
+    made = given if isinstance(given, Tensor) else listed(given)
     if (
         made is None
         or made.is_nested
@@ -138,8 +138,12 @@ def check_range(name: str, given: Tensor, end: int, want: str, do: str) -> None:
         raise ContractError(complaint(name, want, f"values from {low} to {high}", do))
 
 
-def _listed(given: object) -> Tensor | None:
-    """Make a tensor of what may be a list of numbers; None where it is none, or holds flags."""
+def listed(given: object) -> Tensor | None:
+    """Make a tensor of what may be a list of numbers; None where it is none, or holds flags.
+
+    >>> listed([3, 0]).dtype, listed([True])
+    (torch.int64, None)
+    """
     if isinstance(given, Sequence):
         if not len(given):
             return torch.zeros(0, dtype=torch.int64)

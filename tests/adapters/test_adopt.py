@@ -59,6 +59,12 @@ def test_release_puts_back_what_was_there_even_after_an_error() -> None:
     assert not is_adopted(model)
 
 
+def test_a_model_may_be_released_before_its_block_ends() -> None:
+    with adopted(build("BART")) as model:
+        release(model)
+    assert not is_adopted(model)
+
+
 @pytest.mark.parametrize("name", ["BART", "TrOCR", "Moonshine, padded heads"])
 @pytest.mark.parametrize("through", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_copy_is_adopted_too_and_stands_alone(name: str, through: object) -> None:

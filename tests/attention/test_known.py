@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 import crossattention as xa
 from crossattention.attention.choose import KERNELS, by_name, choose, seconds
 from crossattention.attention.door import enter
-from crossattention.attention.known import pose_known
+from crossattention.attention.known import read_known
 from problems import MASKS, OWNERS, masks, streams
 
 DEFAULTS: dict[str, Any] = dict.fromkeys(
@@ -47,11 +48,61 @@ def test_a_kernel_that_is_known_is_the_one_that_is_chosen() -> None:
             if given.pop("causal", None) is not None:
                 continue
             problem, _ = enter(query, key, value, **(DEFAULTS | given), dropout=0.0)
-            known = pose_known(query, key, value, **given)
-            assert known is None or known[0] is choose(problem)
-            read = xa.attend(query, key, value, scale=0.5, **given)
-            named = xa.attend(query, key, value, scale=0.5, kernel=choose(problem), **given)
-            assert torch.equal(read, named)
+            for scale in (0.5, None):
+                known = read_known(query, key, value, scale=scale, **given)
+                named = xa.attend(query, key, value, scale=scale, kernel=choose(problem), **given)
+                assert known is None or torch.equal(known, named)
+                assert torch.equal(xa.attend(query, key, value, scale=scale, **given), named)
+
+
+@torch.no_grad()
+def test_tensors_of_one_shape_may_lie_differently() -> None:
+    query, key, value = streams([0, 1, 2], dtype=torch.float32)
+    bias = torch.randn(3, 4, query.shape[2], 7)
+    ways = {
+        "as they are": lambda x: x,
+        "permuted": lambda x: x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0),
+        "merged": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+        "shared": lambda x: x[:1].expand(x.shape),
+        "of every other": lambda x: torch.stack([x, x + 1], -1)[..., 0],
+        "negated lazily": lambda x: torch._neg_view(x),
+    }
+    for (_, change), lengths in product(ways.items(), (None, torch.tensor([[5, 9], [7, 9]])[:, 0])):
+        every = [[change(x), x.clone()] for x in (query, key, value, bias)]
+        for q, k, v, more in product(*every):
+            given = {"bias": more, "lengths": None if lengths is None else [*lengths, 0]}
+            read = xa.attend(q, k, v, **given)
+            want = xa.attend(q.clone(), k.clone(), v.clone(), kernel="reference", **given)
+            assert torch.allclose(read, want, atol=1e-5)
+
+
+@torch.no_grad()
+def test_lengths_are_looked_at_each_time() -> None:
+    query, key, value = streams([0, 1, 2], dtype=torch.float32)
+    lengths = torch.tensor([3, 9, 7, 9, 0, 9])[::2]  # numbers that lie apart
+    for filled in ([3, 7, 0], [7, 0, 5], [0, 0, 0]):
+        lengths.copy_(torch.tensor(filled))
+        for given in (lengths, filled, lengths.int()):
+            want = xa.attend(query, key, value, lengths=filled, kernel="reference")
+            assert torch.allclose(xa.attend(query, key, value, lengths=given), want, atol=1e-6)
+    for filled, wrong in (([3, 8, 0], "0 to 8"), ([-1, 7, 0], "-1 to 7")):
+        lengths.copy_(torch.tensor(filled))
+        with pytest.raises(xa.ContractError, match=f"values from {wrong}"):
+            xa.attend(query, key, value, lengths=lengths)
+
+
+@torch.no_grad()
+def test_readings_of_one_layout_run_at_the_same_time() -> None:
+    query, key, value = streams([0, 1, 2], dtype=torch.float32, s=512)
+    many = [query * (1 + at) for at in range(16)]
+    want = [xa.attend(each, key, value) for each in many]
+
+    def read(at: int) -> bool:
+        with torch.no_grad():  # each thread has its own
+            return all(torch.equal(xa.attend(many[at], key, value), want[at]) for _ in range(50))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(len(many))))
 
 
 @torch.no_grad()
@@ -72,12 +123,12 @@ def test_what_an_owner_shares_is_known_by_how_it_groups(index: list[int]) -> Non
 def test_nothing_is_known_of_what_takes_the_long_way() -> None:
     query, key, value = streams([0, 1, 2])
     for _ in "ab":
-        assert pose_known(query[:, 0], key[:, 0], value[:, 0]) is None
-        assert pose_known(query, key, value, [0, 1, 2]) is None
-        assert pose_known(query, key, value, visible=torch.ones(5, 7).bool()) is None
+        assert read_known(query[:, 0], key[:, 0], value[:, 0]) is None
+        assert read_known(query, key, value, [0, 1, 2]) is None
+        assert read_known(query, key, value, visible=torch.ones(5, 7).bool()) is None
         assert not xa.attend(query, key[:, :, :0], value[:, :, :0]).any()
     with torch.enable_grad():
-        assert pose_known(query, key, value) is None
+        assert read_known(query, key, value) is None
 
 
 @torch.no_grad()
@@ -131,7 +182,7 @@ def test_hidden_rows_may_hold_anything_for_a_kernel_that_is_known(
 ) -> None:
     known = by_name(name)
     monkeypatch.setattr("crossattention.attention.known.choose", lambda problem: known)
-    monkeypatch.setattr("crossattention.attention.known._KERNELS", {})
+    monkeypatch.setattr("crossattention.attention.known._KNOWN", {})
     query, key, value = streams([2, 2, 0], dtype=torch.float32)
     owner, lengths = xa.Owner.of([2, 2, 0], 3), [4, 7, 0]
     want = xa.attend(query, key, value, owner=owner, lengths=lengths, kernel="reference")

@@ -79,6 +79,8 @@ def release(model: Model) -> Model:
 def adopted(model: Model, form: str = "auto") -> Iterator[Model]:
     """Adopt a model for the length of a `with` block; arguments and errors are those of `adopt`.
 
+    A model that was released inside the block is left as it is.
+
     >>> from transformers import T5Config, T5ForConditionalGeneration
     >>> config = T5Config(d_model=6, d_kv=3, num_heads=2, num_layers=1, d_ff=8, vocab_size=60)
     >>> model = T5ForConditionalGeneration(config)
@@ -92,7 +94,8 @@ def adopted(model: Model, form: str = "auto") -> Iterator[Model]:
     try:
         yield model
     finally:
-        release(model)
+        if is_adopted(model):
+            release(model)
 
 
 def is_adopted(model: nn.Module) -> bool:

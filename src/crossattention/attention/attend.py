@@ -16,7 +16,7 @@ from torch import Tensor
 from crossattention.attention.choose import choose
 from crossattention.attention.door import enter
 from crossattention.attention.hidden import run, settled
-from crossattention.attention.known import pose_known
+from crossattention.attention.known import read_known
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Kernel, Problem, Reading
 from crossattention.kernels.matmul import weights
@@ -74,9 +74,9 @@ def attend(
     3.0
     """
     if causal is softcap is None and kernel == "auto" and type(dropout) is float and dropout == 0:
-        known = pose_known(query, key, value, owner, visible, bias, lengths, scale)
+        known = read_known(query, key, value, owner, visible, bias, lengths, scale)
         if known is not None:
-            return run(*known).value
+            return known
     problem, headless = enter(
         query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
         causal=causal, softcap=softcap, scale=scale, dropout=dropout,

@@ -1,10 +1,10 @@
-"""The kernel of a reading, known from one of the same traits before it.
+"""A reading like one before it: what was found out then is not asked again.
 
-    traits = shapes, dtypes, devices and layouts of what is given; how an owner groups
+    traits = shapes, strides, dtypes and places of what is given; how an owner groups
 
-Whether the door lets tensors in, and which kernel is cheapest for them, hangs on these alone, so
-both are asked once; what lengths say is looked at each time. Whatever drops, caps, orders, records
-or transforms goes the long way.
+Whether the door lets tensors in, which kernel is cheapest for them, and what the native kernel must
+be told of them hang on these alone; what lengths say is looked at each time. Whatever drops, caps,
+orders, records or transforms goes the long way.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
+from crossattention.argument import listed
 from crossattention.attention.choose import choose, is_recorded
 from crossattention.attention.door import check_scale, enter
-from crossattention.attention.hidden import NOTHING
+from crossattention.attention.hidden import NOTHING, run
 from crossattention.kernels.contract import Kernel, Problem, Score
+from crossattention.kernels.native.call import Layout
+from crossattention.kernels.native.registered import PLAIN, are_followed
 from crossattention.mask import Mask, check_lengths
 from crossattention.owner import Owner
 
 MOST = 4096  # traits that are kept at a time
-_KERNELS: dict[Hashable, Kernel] = {}
+_KNOWN: dict[Hashable, Layout | Kernel] = {}
 _Shared = Owner | Tensor | Sequence[int] | None
 
 
-def pose_known(
+def read_known(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -35,8 +38,8 @@ def pose_known(
     bias: Tensor | None = None,
     lengths: Tensor | Sequence[int] | None = None,
     scale: float | None = None,
-) -> tuple[Kernel, Problem] | None:
-    """Pose a reading, with the kernel that "auto" takes; None where that hangs on more than traits.
+) -> Tensor | None:
+    """Read with the kernel that "auto" takes; None where that hangs on more than traits.
 
     Arguments are those of `attend`.
 
@@ -45,54 +48,79 @@ def pose_known(
 
     >>> x = torch.ones(1, 1, 1, 2)
     >>> with torch.no_grad():
-    ...     pose_known(x, x, x)[0].name != "", pose_known(x[0], x[0], x[0])
-    (True, None)
+    ...     read_known(x, x, x).tolist(), read_known(x[0], x[0], x[0])
+    ([[[[1.0, 1.0]]]], None)
     """
-    if not (owner is None or isinstance(owner, Owner)):
+    if torch.is_grad_enabled() or is_recorded() or are_followed():
         return None
-    traits = _traits((query, key, value), owner, (visible, bias), lengths is None)
+    counts = lengths if lengths is None or isinstance(lengths, Tensor) else listed(lengths)
+    if (counts is None and lengths is not None) or not (owner is None or isinstance(owner, Owner)):
+        return None
+    index = None if owner is None else owner.index
+    traits = _traits(query, key, value, visible, bias, counts, index)
     if traits is None:
         return None
-    kernel = _KERNELS.get(traits)
-    if kernel is None:
-        problem, headless = enter(
-            query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
-            causal=None, softcap=None, scale=scale, dropout=0.0,
-        )  # fmt: skip
-        if headless or any(mask is not None and mask.dim() != 4 for mask in (visible, bias)):
-            return None
-        if len(_KERNELS) >= MOST:
-            _KERNELS.clear()
-        kernel = _KERNELS[traits] = choose(problem)
-    mask = NOTHING
+    if owner is not None:
+        traits = traits, owner.memories, owner.per_memory, owner.slots is None
+    known = _KNOWN.get(traits) or _learn(
+        traits, query, key, value, owner, visible, bias, counts, scale
+    )
+    if known is None:
+        return None
+    factor = check_scale(scale, query.shape[3])
+    if isinstance(known, Layout):
+        return known.read(query, key, value, counts, visible, bias, None, index, factor)
+    mask = _mask(visible, bias, counts, key)
+    return run(known, Problem(query, key, value, owner, mask, Score(factor))).value
+
+
+def _learn(
+    traits: Hashable,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    owner: Owner | None,
+    visible: Tensor | None,
+    bias: Tensor | None,
+    lengths: Tensor | None,
+    scale: float | None,
+) -> Layout | Kernel | None:
+    """Go the long way once; None where others of these traits may not be read as they are."""
+    problem, headless = enter(
+        query, key, value, visible=visible, bias=bias, lengths=lengths, owner=owner,
+        causal=None, softcap=None, scale=scale, dropout=0.0,
+    )  # fmt: skip
+    mask = problem.mask
+    if headless or not (problem.owner is owner and mask.visible is visible and mask.bias is bias):
+        return None
+    known: Layout | Kernel = choose(problem)
+    layout = getattr(known, "layout", None)
+    if layout is not None and mask.lengths is lengths:
+        known = layout(problem) or known
+    if len(_KNOWN) >= MOST:
+        _KNOWN.clear()
+    _KNOWN[traits] = known
+    return known
+
+
+def _mask(visible: Tensor | None, bias: Tensor | None, lengths: Tensor | None, key: Tensor) -> Mask:
+    if visible is bias is lengths is None:
+        return NOTHING
     if lengths is not None:
         lengths = check_lengths(lengths, len(key), key.shape[2]).to(key.device)
-    if not (visible is bias is lengths is None):
-        mask = Mask(None, visible, bias, None, lengths)
-    score = Score(check_scale(scale, query.shape[-1]))
-    return kernel, Problem(query, key, value, owner, mask, score)
+    return Mask(None, visible, bias, None, lengths)
 
 
-def _traits(
-    streams: tuple[Tensor, Tensor, Tensor],
-    owner: Owner | None,
-    masks: tuple[Tensor | None, Tensor | None],
-    all_real: bool,
-) -> Hashable:
-    """List what decides how these are read; None where more than that decides."""
-    if torch.is_grad_enabled() or is_recorded():
-        return None
-    traits: list[Hashable] = [None if owner is None else _of_owner(owner), all_real]
-    for given in (*streams, *masks):
-        if given is None:
+def _traits(*given: Tensor | None) -> Hashable:
+    """List what decides how tensors are read; None where more than that decides."""
+    traits: list[Hashable] = []
+    for each in given:
+        if each is None:
             traits.append(None)
-        elif not isinstance(given, Tensor) or given.is_nested:
+            continue
+        if type(each) not in PLAIN or each.layout is not torch.strided:
             return None
-        else:
-            traits += given.shape, given.dtype, given.device, given.layout
+        if each.is_nested or each.is_neg():
+            return None
+        traits += each.shape, each.stride(), each.dtype, each.device
     return tuple(traits)
-
-
-def _of_owner(owner: Owner) -> Hashable:
-    index = owner.index
-    return index.shape, index.device, owner.memories, owner.per_memory, owner.slots is None

@@ -1,20 +1,115 @@
 """One call of the library's plain C interface: addresses, sizes and strides, written side by side.
 
-No tensor is folded, copied or expanded for it. What is written is `Problem` of source/layout.h.
+No tensor is folded, copied or expanded for it. Sizes, strides and dtypes are written once for all
+readings that share them, and each reading adds where its tensors lie. What is written are `Problem`
+and `Given` of source/layout.h.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from crossattention.kernels.native.library import INSTRUCTIONS, best, loaded
+from crossattention.mask import check_lengths
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.bool: 3, torch.int64: 4}
 _NOTHING = (0,) * 6
-_LAYOUT = struct.Struct("8q2d52q")
+_PROBLEM, _GIVEN = struct.Struct("8qd49q"), struct.Struct("10qdq")
+_NO_LENGTH = 2  # what the library says of a length below 0, or above s
+
+
+class Layout(NamedTuple):
+    """What all readings of the same shapes, strides and dtypes share.
+
+    Attributes:
+        told: sizes, strides and dtypes, as the library reads them.
+        shape: of the value, [b, h, t, e].
+        is_merged: whether the value lies as [b, t, h, e].
+        is_empty: whether there is nothing to read, or nobody who does.
+
+    >>> x = torch.ones(2, 5, 3, 4)
+    >>> Layout.of(x, x, x[..., :2], None, None, None, None, softcap=0.0, instructions=-1).shape
+    (2, 5, 3, 2)
+    """
+
+    told: bytes
+    shape: tuple[int, int, int, int]
+    is_merged: bool
+    is_empty: bool
+
+    @classmethod
+    def of(
+        cls,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rows: Tensor | None,
+        visible: Tensor | None,
+        bias: Tensor | None,
+        offset: Tensor | None,
+        softcap: float,
+        instructions: int,
+    ) -> Layout:
+        """Write down what readings of tensors like these share."""
+        (b, h, t, d), (m, g, s, e) = query.shape, value.shape
+        is_merged = lies_merged(query)
+        order = (t * h * e, e, h * e, 1) if is_merged else (h * t * e, t * e, e, 1)
+        kind = DTYPES[query.dtype]
+        told = _PROBLEM.pack(
+            b, m, h, g, t, s, d, e, softcap,
+            number(best()) if instructions < 0 else instructions,
+            0, kind, *query.stride(),
+            0, DTYPES[key.dtype], *key.stride(),
+            0, DTYPES[value.dtype], *value.stride(),
+            *_shared(visible), *_shared(bias), *_shared(offset), *_shared(rows),
+            0, kind, *order,
+        )  # fmt: skip
+        return cls(told, (b, h, t, e), is_merged, not (m and s and b and h and t))
+
+    def read(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rows: Tensor | None,
+        visible: Tensor | None,
+        bias: Tensor | None,
+        offset: Tensor | None,
+        owner: Tensor | None,
+        scale: float,
+        lse: Tensor | None = None,
+    ) -> Tensor:
+        """Read with tensors of this layout, and fill `lse`, float32 [b, h, t], if there is one.
+
+        Raises:
+            ContractError: a length below 0 or above s.
+        """
+        output = empty(query, self.shape, self.is_merged)
+        if self.is_empty or not (self.shape[3] or lse is not None):
+            if lse is not None:
+                lse.fill_(-torch.inf)
+            return output.zero_()
+        given = _GIVEN.pack(
+            query.data_ptr(), key.data_ptr(), value.data_ptr(),
+            0 if visible is None else visible.data_ptr(),
+            0 if bias is None else bias.data_ptr(),
+            0 if offset is None else offset.data_ptr(),
+            0 if rows is None else rows.data_ptr(),
+            output.data_ptr(),
+            0 if lse is None else lse.data_ptr(),
+            0 if owner is None else owner.data_ptr(),
+            scale, torch.get_num_threads(),
+        )  # fmt: skip
+        failed = loaded().crossattention_read(self.told, given)
+        if failed == _NO_LENGTH and rows is not None:
+            check_lengths(rows, *key.shape[::2])  # it says which
+        if failed:
+            raise MemoryError("kernel `native` found no memory for its threads")
+        return output
 
 
 def read(
@@ -41,42 +136,31 @@ def read(
     >>> absent() != "" or run()[0].tolist() == [[[[1.0, 1.0]]]]
     True
     """
-    library = loaded()
-    (b, h, t, d), (m, g, s, e) = query.shape, value.shape
-    output, lse = empty(query, value, wants_lse)
-    # What has no rows, heads or queries is filled without a call.
-    if not (m and s and b and h and t and (e or wants_lse)):
-        return output.zero_(), None if lse is None else lse.fill_(-torch.inf)
-    told = _LAYOUT.pack(
-        b, m, h, g, t, s, d, e, scale, softcap,
-        query.data_ptr(), DTYPES[query.dtype], *query.stride(),
-        key.data_ptr(), DTYPES[key.dtype], *key.stride(),
-        value.data_ptr(), DTYPES[value.dtype], *value.stride(),
-        *_shared(visible), *_shared(bias), *_shared(offset), *_shared(rows),
-        output.data_ptr(), DTYPES[output.dtype], *output.stride(),
-        0 if lse is None else lse.data_ptr(), 0 if owner is None else owner.data_ptr(),
-        torch.get_num_threads(), number(best()) if instructions < 0 else instructions,
-    )  # fmt: skip
-    if library.crossattention_read(told):
-        raise MemoryError("kernel `native` found no memory for its threads")
-    return output, lse
+    given = (query, key, value, rows, visible, bias, offset)
+    layout = Layout.of(*given, softcap, instructions)
+    lse = query.new_empty(layout.shape[:3], dtype=torch.float32) if wants_lse else None
+    return layout.read(*given, owner, scale, lse), lse
 
 
-def empty(query: Tensor, value: Tensor, wants_lse: bool) -> tuple[Tensor, Tensor | None]:
-    """Make room for the value, in the query's order of axes, and for the log-sum-exp.
+def lies_merged(query: Tensor) -> bool:
+    """Whether heads lie side by side, [b, t, h, d] in memory, as in a layer.
 
-    >>> query = torch.ones(2, 5, 3, 4).transpose(1, 2)
-    >>> empty(query, query, False)[0].transpose(1, 2).is_contiguous()
+    >>> lies_merged(torch.ones(2, 3, 5, 4).transpose(1, 2))
     True
     """
-    b, h, t, _ = query.shape
-    if t > 1 and query.stride(1) < query.stride(2):  # heads lie side by side, as in a layer
-        output = query.new_empty(b, t, h, value.shape[-1]).transpose(1, 2)
-    else:
-        output = query.new_empty(b, h, t, value.shape[-1])
-    if not wants_lse:
-        return output, None
-    return output, query.new_empty(b, h, t, dtype=torch.float32)
+    return query.shape[2] > 1 and query.stride(1) < query.stride(2)
+
+
+def empty(query: Tensor, shape: tuple[int, int, int, int], is_merged: bool) -> Tensor:
+    """Make room for a value [b, h, t, e].
+
+    >>> empty(torch.ones(1), (2, 5, 3, 4), True).transpose(1, 2).is_contiguous()
+    True
+    """
+    if not is_merged:
+        return query.new_empty(shape)
+    b, h, t, e = shape
+    return query.new_empty(b, t, h, e).transpose(1, 2)
 
 
 def number(instructions: str | None) -> int:
@@ -89,11 +173,11 @@ def number(instructions: str | None) -> int:
 
 
 def _shared(tensor: Tensor | None) -> tuple[int, ...]:
-    """Tell address, dtype and strides of a mask; an axis of one entry is shared by all."""
+    """Tell dtype and strides of a mask; an axis of one entry is shared by all."""
     if tensor is None:
         return _NOTHING
     strides = [
         0 if size == 1 else stride
         for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
     ]
-    return tensor.data_ptr(), DTYPES[tensor.dtype], *strides, *(0,) * (4 - len(strides))
+    return 0, DTYPES[tensor.dtype], *strides, *(0,) * (4 - len(strides))

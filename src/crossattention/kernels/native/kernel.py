@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Cost, Problem, Reading
 from crossattention.kernels.count import products, touches, traffic
-from crossattention.kernels.native.call import number
+from crossattention.kernels.native.call import Layout, number
 from crossattention.kernels.native.library import INSTRUCTIONS, absent, runs_here
 from crossattention.kernels.native.registered import read
 
@@ -75,6 +75,17 @@ class Native:
         again = item * (problem.key.numel() + problem.value.numel()) * max(tiles - 1, 0)
         read = traffic(problem) + again
         return Cost(products(problem), read, m * g * tiles, touches(problem))
+
+    def layout(self, problem: Problem) -> Layout | None:
+        """Write down what problems like this one share; None where a bias must be converted."""
+        mask, score = problem.mask, problem.score
+        if mask.bias is not None and mask.bias.dtype not in _DTYPES or score.offset is not None:
+            return None
+        rows = mask.rows if mask.lengths is None else mask.lengths
+        return Layout.of(
+            problem.query, problem.key, problem.value, rows, mask.visible, mask.bias, None,
+            score.softcap or 0.0, number(self.instructions),
+        )  # fmt: skip
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""

@@ -21,7 +21,7 @@ SCHEMA = (
     " int instructions) -> (Tensor, Tensor)"
 )
 LIBRARY = torch.library.Library("crossattention", "FRAGMENT")
-_PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def read(
@@ -48,7 +48,7 @@ def read(
         query, key, value, rows, visible, bias, offset, owner,
         scale, softcap, wants_lse, instructions,
     )  # fmt: skip
-    if not is_followed(query, key, value):
+    if not is_followed(*(each for each in given[:8] if each is not None)):
         return call.read(*given)
     output, lse = torch.ops.crossattention.native_read.default(*given)
     return output, lse if wants_lse else None
@@ -60,12 +60,22 @@ def is_followed(*given: Tensor) -> bool:
     >>> is_followed(torch.ones(1)), is_followed(torch.ones(1, device="meta"))
     (False, True)
     """
+    return are_followed() or not all(
+        type(each) in PLAIN and each.is_cpu and not each.is_neg() for each in given
+    )
+
+
+def are_followed() -> bool:
+    """Whether a graph, a mode or a profiler watches operators, whatever they are given.
+
+    >>> are_followed()
+    False
+    """
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._autograd._profiler_enabled()
-        or not all(type(e) in _PLAIN and e.is_cpu and not e.is_neg() for e in given)
     )
 
 
@@ -77,7 +87,9 @@ def _on_cpu(*given: Any) -> tuple[Tensor, Tensor]:
 def _fake(*given: Any) -> tuple[Tensor, Tensor]:
     _refuse_gradients(*given)
     query, _, value, *_, wants_lse, _ = given
-    return _both(*call.empty(query, value, wants_lse))
+    shape = (*query.shape[:3], value.shape[3])
+    lse = query.new_empty(shape[:3], dtype=torch.float32) if wants_lse else None
+    return _both(call.empty(query, shape, call.lies_merged(query)), lse)
 
 
 def _both(output: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 // What is read, as plain numbers: the one description that the caller fills in and all parts share.
 //
 // Every field is eight bytes wide, so that the caller may write them one after the other. Strides
-// count elements, and an axis that is shared by all has stride 0.
+// count elements, and an axis that is shared by all has stride 0. Sizes and strides are written once
+// for all readings that share them, and what each brings is filled in.
 #pragma once
 
 #include <cstdint>
@@ -35,19 +36,29 @@ inline __attribute__((always_inline)) void in_passes(int64_t count, int64_t most
 // Whether rows before the last real one may be hidden; lengths say all by where a task ends.
 constexpr bool has_holes(const Array& rows) { return rows.data && rows.dtype != kLong; }
 
+// What a reading brings: where everything lies, in the order of the arrays below.
+struct Given {
+    const void *query, *key, *value, *visible, *bias, *offset, *rows, *output;
+    float* lse;            // contiguous, or null
+    const int64_t* owner;  // [b], or null: sequence i reads memory i
+    double scale;
+    int64_t threads;
+};
+
 // query [b, h, t, d], key [m, g, s, d], value [m, g, s, e] -> output [b, h, t, e], lse [b, h, t].
 struct Problem {
     int64_t b, m, h, g, t, s, d, e;
-    double scale;
-    double softcap;  // 0: none
+    double softcap;        // 0: none
+    int64_t instructions;  // an index of `Set`
     Array query, key, value;
     Array visible, bias, offset;  // [b, h, t, s], [b, h, t, s], [b, h, t, 1]
     Array rows;                   // [m, s] of bools, or lengths [m]
     Array output;
-    float* lse;           // contiguous, or null
-    const int64_t* owner;  // [b], or null: sequence i reads memory i
+    // From `Given`; a caller does not write these.
+    float* lse;
+    const int64_t* owner;
+    double scale;
     int64_t threads;
-    int64_t instructions;  // an index of `Set`
 };
 
 enum Set : int64_t { kPortable = 0, kAvx2 = 1, kAvx512 = 2, kAvx512Brain = 3 };

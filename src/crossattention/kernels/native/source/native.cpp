@@ -2,7 +2,10 @@
 #include <omp.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 #include <new>
 
 #include "plan.h"
@@ -120,6 +123,31 @@ void read(const Problem& p) {
     if (failed) throw std::bad_alloc();
 }
 
+// Put together what all readings of a layout share, and what this one brings.
+Problem posed(const void* layout, const Given& given) {
+    Problem p;
+    memcpy(&p, layout, offsetof(Problem, lse));
+    const void* data[] = {given.query, given.key,    given.value, given.visible,
+                          given.bias,  given.offset, given.rows,  given.output};
+    Array* arrays[] = {&p.query, &p.key, &p.value, &p.visible, &p.bias, &p.offset, &p.rows, &p.output};
+    for (size_t i = 0; i < std::size(data); ++i) arrays[i]->data = data[i];
+    p.lse = given.lse;
+    p.owner = given.owner;
+    p.scale = given.scale;
+    p.threads = given.threads;
+    return p;
+}
+
+// Whether all lengths are from 0 to s, where there are any.
+bool has_lengths(const Problem& p) {
+    const int64_t* lengths = (const int64_t*)p.rows.data;
+    for (int64_t i = 0; lengths && p.rows.dtype == kLong && i < p.m; ++i) {
+        int64_t length = lengths[i * p.rows.stride[0]];
+        if (length < 0 || length > p.s) return false;
+    }
+    return true;
+}
+
 void map(const Map& p) {
     Functions functions = functions_of(p.instructions);
     int64_t blocks = (p.y + kMapBlock - 1) / kMapBlock, worth = p.n * p.x * p.y < kWorthThreads ? 1 : p.threads;
@@ -142,10 +170,13 @@ __attribute__((visibility("default"))) int64_t crossattention_runs_here(int64_t 
     return crossattention::runs_here(set);
 }
 
-// Read; 0, or 1 where there is no memory left.
-__attribute__((visibility("default"))) int64_t crossattention_read(const crossattention::Problem* problem) {
+// Read; 0, or 1 where there is no memory left, or 2 where a length is none: then nothing was read.
+__attribute__((visibility("default"))) int64_t crossattention_read(const void* layout,
+                                                                   const crossattention::Given* given) {
     try {
-        crossattention::read(*problem);
+        crossattention::Problem problem = crossattention::posed(layout, *given);
+        if (!crossattention::has_lengths(problem)) return 2;
+        crossattention::read(problem);
     } catch (const std::bad_alloc&) {
         return 1;
     }

@@ -28,8 +28,7 @@ inline int64_t end_of(const Problem& p, int64_t memory) {
     if (!p.rows.data) return p.s;
     int64_t end = p.s, at = memory * p.rows.stride[0];
     if (p.rows.dtype == kLong) {
-        int64_t length = ((const int64_t*)p.rows.data)[at];
-        end = length < 0 ? 0 : length < end ? length : end;
+        end = ((const int64_t*)p.rows.data)[at];
     } else {
         const uint8_t* real = (const uint8_t*)p.rows.data + at;
         while (end > 0 && !real[(end - 1) * p.rows.stride[1]]) --end;

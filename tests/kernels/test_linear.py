@@ -37,6 +37,22 @@ def test_it_is_the_same_product(instructions: str, x: int) -> None:
                 torch.testing.assert_close(found, wanted.relu() + rest, atol=3e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("instructions", HERE)
+def test_each_group_of_outputs_maps_its_own_rows(instructions: str) -> None:
+    """Groups that end inside a block of outputs; rows and groups in any order."""
+    torch.manual_seed(3)
+    sizes = ((1, 3, 1, 16), (1, 5, 37, 64), (2, 7, 13, 32), (7, 5, 11, 48), (13, 2, 72, 160))
+    for n, g, e, x in sizes:
+        rows, weight, bias = torch.randn(n, g, x), torch.randn(g * e, x), torch.randn(g * e)
+        wanted = torch.einsum("ngx,gex->nge", rows, weight.view(g, e, x)).flatten(1)
+        for order in ((0, 1, 2), (1, 0, 2), (2, 1, 0)):
+            given = rows.permute(order).contiguous().permute(order)
+            for each in (None, bias):
+                found = linear(given, weight, each, instructions=instructions, by_group=True)
+                more = wanted if each is None else wanted + bias
+                torch.testing.assert_close(found, more, atol=3e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_any_layout_of_rows_and_strided_weight_rows(threads: int) -> None:
     torch.manual_seed(2)

@@ -21,7 +21,10 @@ from crossattention.kernels.native.build import build, compiler
 from crossattention.kernels.native.library import INSTRUCTIONS, absent, runs_here
 from crossattention.mask import Mask
 from crossattention.owner import Owner
-from kernels.test_linear import test_it_is_the_same_product
+from kernels.test_linear import (
+    test_each_group_of_outputs_maps_its_own_rows,
+    test_it_is_the_same_product,
+)
 from problems import MASKS, OWNERS, masks, streams
 
 HERE = [name for name in INSTRUCTIONS if runs_here(name)]
@@ -334,6 +337,7 @@ FAULTS = {
     8: lambda: test_any_strides("portable"),
     9: lambda: test_halves_are_read_and_rounded_as_torch_does(torch.bfloat16, "portable"),
     10: lambda: test_it_is_the_same_product("portable", 16),
+    11: lambda: test_each_group_of_outputs_maps_its_own_rows("portable"),
 }
 
 

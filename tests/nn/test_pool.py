@@ -94,6 +94,30 @@ def test_both_forms_equal_the_equation(
                 close(pool(given, [7, 2, 4]).clone(), wanted.detach())
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("memory_heads", [3, 1])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_averages_that_the_native_kernel_maps(queries: int, memory_heads: int, bias: bool) -> None:
+    """In float32 at widths that it maps, whole batches and ones in which some read nothing."""
+    torch.manual_seed(1)
+    pool = AttentionPool(48, 3, queries=queries, memory_width=32, bias=bias)
+    pool.attention = xa.CrossAttention(
+        48, 3, memory_width=32, memory_heads=memory_heads, value_width=13, bias=bias
+    )
+    pool.form = "raw"
+    for parameter in pool.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    exact, given = copy.deepcopy(pool).double(), torch.randn(2, 29, 32)
+    exact.form = "projected"
+    visible = torch.rand(2, 3, queries, 29) > 0.5
+    visible[1, 2], visible[0, :, -1] = False, False
+    for masks in ({}, {"lengths": [29, 0]}, {"visible": visible}):
+        wanted = exact(given.double(), **masks).float()
+        with torch.no_grad():
+            close(pool(given, **masks), wanted, 2e-5)
+        close(pool(given, **masks), wanted, 2e-5)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_equal_the_plain_layers(form: str) -> None:
     pool, given = made(), rows().requires_grad_()

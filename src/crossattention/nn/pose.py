@@ -104,11 +104,9 @@ def answer(
         return reading.value
     if not isinstance(value_projection, raw.Linear):
         raise _replaced("value_projection", value_projection)
-    total = reading.total
-    if total is None:  # no dropout: the weights of a row sum to 1, or to 0 where it is empty
-        total = reading.value.new_ones(reading.value.shape[:3])
-        if problem.mask.reads is not None:
-            total = total.masked_fill(~problem.mask.reads[..., 0], 0)
+    total, reads = reading.total, problem.mask.reads
+    if total is None and reads is not None:  # without dropout the weights sum to 1, empty ones to 0
+        total = reads[..., 0].to(reading.value.dtype)
     mapped = raw.map_average(reading, value_projection, heads, total)
     offset = problem.score.offset
     if offset is None or not offset.requires_grad:

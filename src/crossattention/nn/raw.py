@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from crossattention.kernels.contract import Reading
+from crossattention.kernels.native.linear import linear, maps_few
 
 
 @dataclass(frozen=True)
@@ -94,31 +94,43 @@ def fold_query(query: Tensor, key: Linear, memory_heads: int) -> Folding:
     return folded.unflatten(2, (h // memory_heads, t)).flatten(1, 2), offset
 
 
-def map_average(reading: Reading, value: Linear, memory_heads: int, total: Tensor) -> Tensor:
+def map_average(
+    reading: Reading, value: Linear, memory_heads: int, total: Tensor | None
+) -> Tensor:
     """Map averaged rows through the value projection.
 
     Args:
         reading: value `[b, h, t, c]`, the average of the rows.
         value: the value projection, weight `[g·e, c]`.
         memory_heads: g.
-        total: `[b, h, t]`, the sum of the weights of each query row.
+        total: `[b|1, h|1, t|1]`, the sum of the weights of each query row; None: 1 for all.
     Returns:
         `[b, h, t, e]`.
 
     >>> import torch
     >>> average = Reading(torch.ones(1, 4, 3, 5))
-    >>> map_average(average, nn.Linear(5, 4), 2, torch.ones(1, 4, 3)).shape
+    >>> map_average(average, nn.Linear(5, 4), 2, None).shape
     torch.Size([1, 4, 3, 2])
     """
-    _, h, t, _ = reading.value.shape
-    grouped = reading.value.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
-    weight = value.weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
-    each = _product(grouped, weight.transpose(1, 2))  # -> [b, g, r·t, e]
-    mapped: Tensor = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
-    if value.bias is None:
+    average, weight, bias = reading.value, value.weight, value.bias
+    b, h, t, _ = average.shape
+    added = bias if total is None else None  # in full, by the map itself
+    if h == memory_heads and maps_few(average[:, 0], weight, added):
+        rows = average.transpose(1, 2).flatten(0, 1)  # [b, h, t, c] -> [b·t, h, c]
+        mapped = linear(rows, weight, added, by_group=True)  # -> [b·t, h·e]
+        mapped = mapped.view(b, t, h, -1).transpose(1, 2)  # -> [b, h, t, e]
+    else:
+        added = None
+        grouped = average.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
+        weight = weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
+        each = _product(grouped, weight.transpose(1, 2))  # -> [b, g, r·t, e]
+        mapped = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
+    if bias is None or added is not None:
         return mapped
-    bias = value.bias.view(memory_heads, 1, -1).repeat_interleave(h // memory_heads, 0)
-    return mapped + (bias * total[..., None]).to(mapped.dtype)  # [h, 1, e] · [b, h, t, 1]
+    share = bias.view(memory_heads, 1, -1).repeat_interleave(h // memory_heads, 0)  # [h, 1, e]
+    if total is not None:
+        share = share * total[..., None]  # · [b, h, t, 1]
+    return mapped + share.to(mapped.dtype)
 
 
 def is_watched(module: nn.Module) -> bool:
@@ -127,13 +139,14 @@ def is_watched(module: nn.Module) -> bool:
     >>> is_watched(nn.Linear(2, 2))
     False
     """
-    hooks = (
-        module._forward_hooks,
-        module._forward_pre_hooks,
-        module._backward_hooks,
-        module._backward_pre_hooks,
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in vars(module)
+        or "parametrizations" in module._modules
     )
-    return any(hooks) or "forward" in vars(module) or parametrize.is_parametrized(module)
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from crossattention.kernels.native.registered import is_followed
 
 ROWS = 256  # beyond about so many, enough rows share what laying the weights out costs
 _PAD = 16  # of x: a multiple of every vector
-_LAYOUT = struct.Struct("12q")
+_LAYOUT = struct.Struct("15q")
 
 
 def maps_few(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
@@ -54,6 +54,7 @@ def linear(
     rest: Tensor | None = None,
     relu: bool = False,
     instructions: str | None = None,
+    by_group: bool = False,
 ) -> Tensor:
     """Map rows [..., x] to [..., y]; ask `maps_few` before.
 
@@ -62,6 +63,7 @@ def linear(
         rest: `[..., y]`, added at last.
         relu: whether numbers below 0 become 0 before that.
         instructions: an instruction set; None takes the widest of this processor.
+        by_group: whether rows are `[n, g, x]`: each of the outputs' g equal groups maps its own.
     Raises:
         NoKernelError: the library is absent.
 
@@ -69,14 +71,16 @@ def linear(
     >>> absent() != "" or linear(rows, -torch.eye(16), rest=rows, relu=True).equal(rows)
     True
     """
-    library = loaded()
-    (y, x), rows = weight.shape, rows.contiguous()
+    library, (y, x) = loaded(), weight.shape
+    if not by_group or rows.stride(-1) != 1:
+        rows = rows.contiguous()
+    groups = (rows.shape[1], *rows.stride()[:2]) if by_group else (1, x, 0)
     rest = None if rest is None else rest.contiguous()
-    output = rows.new_empty(*rows.shape[:-1], y)
+    output = rows.new_empty(*rows.shape[: -1 - by_group], y)
     told = _LAYOUT.pack(
-        rows.numel() // x, x, y, rows.data_ptr(), weight.data_ptr(), weight.stride(0),
+        output.numel() // y, x, y, rows.data_ptr(), weight.data_ptr(), weight.stride(0),
         0 if bias is None else bias.data_ptr(), 0 if rest is None else rest.data_ptr(),
-        relu, output.data_ptr(), torch.get_num_threads(), number(instructions or best()),
+        relu, output.data_ptr(), torch.get_num_threads(), number(instructions or best()), *groups,
     )  # fmt: skip
     library.crossattention_map(told)
     return output

@@ -15,6 +15,12 @@ namespace CROSSATTENTION_SET {
 // Queries that are held in registers beside four key rows.
 constexpr int kDotQueries = kLanes == 16 ? 6 : 2;
 
+// What a pass of queries asks for while it meets rows: those that lie `ahead` floats behind, of each four
+// from `first` to before `end`. Passes share the asking, as one alone would wait for memory.
+struct Asked {
+    int64_t ahead = 0, first = 0, end = 0;
+};
+
 // How a query meets rows of a storage: as floats, one lane an entry.
 template <class T, class Fetch = Near>
 struct Single : Fetch {
@@ -63,8 +69,9 @@ struct Paired : Near {
 };
 
 template <class Way, int kQueries, int kRows>
-CROSSATTENTION_INLINE void dot_rows(const typename Way::Query* query, int64_t width,
-                                    const typename Way::Key* const* key, float* scores, int64_t step) {
+CROSSATTENTION_INLINE void dot_rows(const typename Way::Query* query, int64_t apart, int64_t width,
+                                    const typename Way::Key* const* key,
+                                    const typename Way::Key* const* asked, float* scores, int64_t step) {
     typedef decltype(Way::row_of(*key)) Row;
     Floats sum[kQueries * kRows];
     CROSSATTENTION_UNROLL
@@ -72,10 +79,13 @@ CROSSATTENTION_INLINE void dot_rows(const typename Way::Query* query, int64_t wi
     for (int64_t j = 0; j < width; j += Way::kWidth) {
         Row row[kRows];
         CROSSATTENTION_UNROLL
-        for (int r = 0; r < kRows; ++r) row[r] = Way::row_of(key[r] + j);
+        for (int r = 0; r < kRows; ++r) {
+            Way::ask(asked[r] + j, j);
+            row[r] = Way::row_of(key[r] + j);
+        }
         CROSSATTENTION_UNROLL
         for (int q = 0; q < kQueries; ++q) {
-            auto x = Way::query_of(query + q * width + j);
+            auto x = Way::query_of(query + q * apart + j);
             CROSSATTENTION_UNROLL
             for (int r = 0; r < kRows; ++r) sum[q * kRows + r] = Way::add(sum[q * kRows + r], x, row[r]);
         }
@@ -89,12 +99,13 @@ CROSSATTENTION_INLINE void dot_rows(const typename Way::Query* query, int64_t wi
 
 // Rows of few vectors: the queries stay in registers, and rows are met one after the other as they lie.
 template <class Way, int kQueries, int kVectors>
-void dot_short(const typename Way::Query* query, const typename Way::Key* key, int64_t stride, int64_t rows,
-               float* scores, int64_t step) {
+void dot_short(const typename Way::Query* query, int64_t apart, const typename Way::Key* key, int64_t stride,
+               int64_t rows, float* scores, int64_t step) {
     constexpr int kRows = kQueries == 1 || kQueries == 3 ? 4 : kQueries == 2 ? 2 : 1;
     decltype(Way::query_of(query)) waiting[kQueries * kVectors];
     CROSSATTENTION_UNROLL
-    for (int i = 0; i < kQueries * kVectors; ++i) waiting[i] = Way::query_of(query + i * Way::kWidth);
+    for (int i = 0; i < kQueries * kVectors; ++i)
+        waiting[i] = Way::query_of(query + i / kVectors * apart + i % kVectors * Way::kWidth);
     for (int64_t r = 0; r < rows; r += kRows) {
         Floats sum[(kQueries * kRows + 3) / 4 * 4] = {};
         CROSSATTENTION_UNROLL
@@ -120,37 +131,44 @@ void dot_short(const typename Way::Query* query, const typename Way::Key* key, i
 }
 
 template <class Way, int kQueries>
-void dot(const typename Way::Query* query, int64_t width, const typename Way::Key* key, int64_t stride,
-         int64_t rows, float* scores, int64_t step) {
+void dot(const typename Way::Query* query, int64_t apart, int64_t width, const typename Way::Key* key,
+         int64_t stride, int64_t rows, float* scores, int64_t step, Asked asks) {
     if (kLanes == 16 && width == 4 * Way::kWidth)
-        return dot_short<Way, kQueries, 4>(query, key, stride, rows, scores, step);
+        return dot_short<Way, kQueries, 4>(query, apart, key, stride, rows, scores, step);
     if (kLanes == 16 && width == 2 * Way::kWidth)
-        return dot_short<Way, kQueries, 2>(query, key, stride, rows, scores, step);
+        return dot_short<Way, kQueries, 2>(query, apart, key, stride, rows, scores, step);
     constexpr int kRows = kQueries * 8 <= 4 * kDotQueries ? 8 : 4;
     for (int64_t r = 0; r < rows; r += kRows) {
-        const typename Way::Key* from[kRows];
+        const typename Way::Key *from[kRows], *asked[kRows];
         CROSSATTENTION_UNROLL
-        for (int i = 0; i < kRows; ++i) from[i] = key + (r + i < rows ? r + i : rows - 1) * stride;
-        dot_rows<Way, kQueries, kRows>(query, width, from, scores + r, step);
+        for (int i = 0; i < kRows; ++i) {
+            from[i] = key + (r + i < rows ? r + i : rows - 1) * stride;
+            asked[i] = from[i] + (asks.first <= i % 4 && i % 4 < asks.end ? asks.ahead : 0);
+        }
+        dot_rows<Way, kQueries, kRows>(query, apart, width, from, asked, scores + r, step);
     }
 }
 
 template <class Way, int kQueries = kDotQueries>
-void dot_some(int64_t queries, const typename Way::Query* query, int64_t width,
-              const typename Way::Key* key, int64_t stride, int64_t rows, float* scores, int64_t step) {
+void dot_some(int64_t queries, const typename Way::Query* query, int64_t apart, int64_t width,
+              const typename Way::Key* key, int64_t stride, int64_t rows, float* scores, int64_t step,
+              Asked asks = {}) {
     if constexpr (kQueries > 1) {
         if (queries < kQueries)
-            return dot_some<Way, kQueries - 1>(queries, query, width, key, stride, rows, scores, step);
+            return dot_some<Way, kQueries - 1>(queries, query, apart, width, key, stride, rows, scores, step,
+                                               asks);
     }
-    dot<Way, kQueries>(query, width, key, stride, rows, scores, step);
+    dot<Way, kQueries>(query, apart, width, key, stride, rows, scores, step, asks);
 }
 
-// Score all queries of a tile against a block, in passes of equal size.
+// Score all queries of a tile against a block, in passes of equal size; rows `ahead` are asked for.
 template <class Way>
 void score(int64_t queries, const typename Way::Query* query, int64_t width, const typename Way::Key* key,
-           int64_t stride, int64_t rows, float* scores, int64_t step) {
+           int64_t stride, int64_t rows, float* scores, int64_t step, int64_t ahead = 0) {
     in_passes(queries, kDotQueries, [&](int64_t first, int64_t count) {
-        dot_some<Way>(count, query + first * width, width, key, stride, rows, scores + first * step, step);
+        Asked share = {ahead, first * 4 / queries, (first + count) * 4 / queries};
+        dot_some<Way>(count, query + first * width, width, width, key, stride, rows, scores + first * step,
+                      step, share);
     });
 }
 

@@ -113,6 +113,9 @@ struct Map {
     float* output;  // [n, y]
     int64_t threads;
     int64_t instructions;
+    // Outputs belong to so many groups of equal size, and each group maps rows of its own: row i of
+    // group j lies i * row + j * group floats behind the first.
+    int64_t groups, row, group;
 };
 
 // Outputs that a thread takes at a time.

@@ -1,6 +1,6 @@
 // Map few rows: every weight row is loaded once, where it lies, and met by rows held in registers.
 //
-//     output[i, y] = sum_x rows[i, x] * weight[y, x] + bias[y]
+//     output[i, y] = sum_x rows[i, group of y, x] * weight[y, x] + bias[y]
 //
 // It is how queries score keys, and done by the same code; while some weight rows are met, the next
 // are fetched. Compiled once for each instruction set.
@@ -36,14 +36,17 @@ void write(const Map& p, int64_t first, int64_t rows, int64_t y, int64_t count, 
 
 void map(const Map& p, int64_t begin, int64_t end) {
     float found[kDotQueries * kTogether];
-    for (int64_t y = begin; y < end; y += kTogether) {
-        int64_t count = end - y < kTogether ? end - y : kTogether;
+    int64_t each = p.y / p.groups, count;
+    for (int64_t y = begin; y < end; y += count) {
+        int64_t group = y / each, next = (group + 1) * each, left = (next < end ? next : end) - y;
+        const float* own = p.rows + (CROSSATTENTION_MUTANT == 11 ? begin / each : group) * p.group;
+        count = left < kTogether ? left : kTogether;
         in_passes(p.n, kDotQueries, [&](int64_t first, int64_t rows) {
-            const float *from = p.rows + first * p.x, *weight = p.weight + y * p.stride;
+            const float *from = own + first * p.row, *weight = p.weight + y * p.stride;
             if (first == 0)
-                dot_some<Fetching>(rows, from, p.x, weight, p.stride, count, found, kTogether);
+                dot_some<Fetching>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
             else
-                dot_some<Single<float>>(rows, from, p.x, weight, p.stride, count, found, kTogether);
+                dot_some<Single<float>>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
             write(p, first, rows, y, count, found);
         });
     }

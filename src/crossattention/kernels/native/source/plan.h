@@ -75,8 +75,9 @@ private:
             int64_t rows = whole[i].end;
             for (int64_t k = 0; k < parts[i]; ++k) {
                 Task part = whole[i];
-                part.begin = rows * k / parts[i] / kPad * kPad;
-                part.end = k + 1 == parts[i] ? rows : rows * (k + 1) / parts[i] / kPad * kPad;
+                auto cut = [&](int64_t at) { return (rows * at / parts[i] + kPad / 2) / kPad * kPad; };
+                part.begin = cut(k);
+                part.end = k + 1 == parts[i] ? rows : cut(k + 1);
                 if (parts[i] > 1) {
                     part.part = free_room;
                     if (k == 0) whole[i].part = free_room;

@@ -15,6 +15,7 @@ namespace CROSSATTENTION_SET {
 namespace {
 
 using FarRows = Far<4096, 2>;
+constexpr int64_t kRowsAhead = 64;  // asked for; where it is a block, all passes over one share the asking
 
 // Give `then` rows that a kernel may read, and their stride: where they lie, or copied as floats.
 template <class Then>
@@ -70,6 +71,7 @@ void add_carefully(const Tile& tile, const float* value, int64_t stride, int64_t
 void score_block(const Tile& tile, int64_t first, int64_t count) {
     const Array& key = tile.problem.key;
     int64_t queries = tile.task.count, width = tile.key_width;
+    int64_t ahead = tile.block < kRowsAhead ? tile.block : kRowsAhead;
 #if defined(__AVX512BF16__)
     if (tile.paired) {
         const Brain* from = (const Brain*)key.data + place(key, tile.task.memory, tile.task.group, first);
@@ -88,7 +90,7 @@ void score_block(const Tile& tile, int64_t first, int64_t count) {
         if constexpr (std::is_same_v<T, float>)
             if (tile.far)
                 return score<Single<T, FarRows>>(queries, tile.query, width, from, stride, count, tile.scores,
-                                             tile.step());
+                                             tile.step(), ahead * stride);
         score<Single<T>>(queries, tile.query, width, from, stride, count, tile.scores, tile.step());
     });
 }
@@ -149,10 +151,6 @@ void run(const Problem& problem, const Task& task, const int64_t* sequences, flo
     int64_t width = tile.value_width;
     for (int64_t i = 0; i < task.count && !task.part; ++i)
         write(problem, tile.rows[i], tile.sums + i * width, tile.most[i], tile.total[i]);
-    if (!task.part) return;
-    memcpy(task.part, tile.sums, size_t(task.count * width) * sizeof(float));
-    memcpy(task.part + task.count * width, tile.most, size_t(task.count) * sizeof(float));
-    memcpy(task.part + task.count * (width + 1), tile.total, size_t(task.count) * sizeof(float));
 }
 
 void join(const Problem& problem, const Task& task, const int64_t* sequences, int64_t parts) {

@@ -46,9 +46,9 @@ struct Tile {
         };
         query = take(kTile * key_width);
         pairs = (Brain*)take(kTile * key_width / 2);
-        sums = take(kTile * value_width);
-        most = take(kTile);
-        total = take(kTile);
+        sums = t.part ? t.part : take(kTile * (value_width + 2));
+        most = sums + t.count * value_width;
+        total = most + t.count;
         scores = take(kTile * (kBlock + kPad));
         key = take(kBlock * key_width);
         value = take(kBlock * value_width);

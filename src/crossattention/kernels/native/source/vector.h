@@ -97,12 +97,18 @@ inline Floats load(const Half* from) {
 struct Near {
     template <class T>
     static void fetch(const T*, int64_t) {}
+    template <class T>
+    static void ask(const T*, int64_t) {}
 };
 template <int64_t kAhead, int64_t kLines>
 struct Far {
     // `at` counts the row's vectors; no nearer than the second cache, so that more may be under way.
     static void fetch(const float* from, int64_t at) {
         if (at * kLanes % (16 * kLines) == 0) __builtin_prefetch(from + kAhead, 0, 2);
+    }
+    // For just what lies there; `at` counts floats.
+    static void ask(const float* from, int64_t at) {
+        if (at % 16 == 0) __builtin_prefetch(from, 0, 2);
     }
 };
 

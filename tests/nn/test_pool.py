@@ -443,7 +443,7 @@ def test_float32_and_autocast_have_each_their_own() -> None:
             cast = pool(given.float())
             close(cast, plain(pool, given.float()), 1e-1)
             assert not torch.equal(cast.float(), narrow)
-            asked = pool._ask(pool._state(), 1)
+            asked = pool._ask(pool._state())
             assert asked.dtype == pool.attention.ask(pool.queries(1)).dtype
         assert torch.equal(pool(given.float()), narrow)
 

@@ -131,4 +131,4 @@ class CrossAttention(Reader):
     def _remembered(self, memory: Tensor | Memory, query: Tensor) -> Memory:
         if isinstance(memory, Memory):
             return memory
-        return self.remember(memory, queries=query.shape[1], reads=1)
+        return self.at_once(Memory.of(memory), query.shape[1])

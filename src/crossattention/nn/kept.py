@@ -22,6 +22,7 @@ from crossattention.nn.raw import is_watched
 from crossattention.nn.stamp import stamp_of
 
 T = TypeVar("T")
+_HELD = (nn.Parameter, Tensor, type(None))
 PLAIN = (nn.Linear, nn.Identity, nn.LayerNorm, nn.RMSNorm, LearnedQueries)
 
 
@@ -64,7 +65,9 @@ def state_of(modules: list[nn.Module]) -> Hashable | None:
         return None
     held = (each for module in modules for each in module._parameters.values())
     device = next((each.device for each in held if each is not None), None)
-    if device is None or is_recorded(device) or not all(_is_plain(each) for each in modules):
+    if device is None or is_recorded(device) or of_torch._has_any_global_hook():
+        return None
+    if not all(_is_plain(each) for each in modules):
         return None
     stream = autocast = None
     if device.type == "cuda":  # what one stream computes another may read too early
@@ -91,12 +94,9 @@ def is_recorded(device: torch.device) -> bool:
 
 def _is_plain(module: nn.Module) -> bool:
     """Whether a module's call depends on its parameters and nothing else that may change unseen."""
-    held = [each for each in module._parameters.values() if each is not None]
-    return (
-        type(module) in PLAIN
-        and not is_watched(module)
-        and not of_torch._has_any_global_hook()
-        and all(type(each) in (nn.Parameter, Tensor) for each in held)
-        # One that is not a registered parameter has no place in the stamp.
-        and vars(module).keys().isdisjoint(("weight", "bias"))
-    )
+    if type(module) not in PLAIN or is_watched(module):
+        return False
+    # One that is not a registered parameter has no place in the stamp.
+    if "weight" in vars(module) or "bias" in vars(module):
+        return False
+    return all(type(each) in _HELD for each in module._parameters.values())

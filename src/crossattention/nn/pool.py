@@ -96,13 +96,17 @@ class AttentionPool(nn.Module):
         >>> pool(torch.full((1, 2, 8), torch.nan), lengths=[0]).unique()
         tensor([0.], grad_fn=<Unique2Backward0>)
         """
-        memory, attention = self._remembered(rows, lengths), self.attention
+        attention = self.attention
         if type(attention) is not CrossAttention or raw.is_watched(attention):
             # What its call does besides is unknown here, so it is called.
+            count: int = self.queries(1).shape[1]
+            memory = self._remembered(rows, lengths, count)
             output: Tensor = attention(self.queries(memory.sequences), memory, visible=visible)
             return output
         state = self._state()
-        asked, fold = self._ask(state, memory.sequences), partial(self._fold, state)
+        asked = self._ask(state)
+        memory = self._remembered(rows, lengths, asked.shape[2])
+        asked, fold = asked.expand(memory.sequences, -1, -1, -1), partial(self._fold, state)
         found = attention.read(asked, memory, visible=visible, fold=fold)
         merged = found.value.transpose(1, 2).flatten(2)  # [b, h, n, e] -> [b, n, h·e]
         return finish(merged, attention.output_projection, found.reads)
@@ -124,16 +128,18 @@ class AttentionPool(nn.Module):
         >>> AttentionPool(8, 2).weights(torch.randn(1, 5, 8)).shape
         torch.Size([1, 2, 1, 5])
         """
-        memory = self._remembered(rows, lengths)
-        asked = self._ask(self._state(), memory.sequences)
+        asked = self._ask(self._state())
+        memory = self._remembered(rows, lengths, asked.shape[2])
+        asked = asked.expand(memory.sequences, -1, -1, -1)
         return self.attention.weights_of(asked, memory, visible=visible, heads=heads)
 
-    def _remembered(self, rows: Tensor | Memory, lengths: Tensor | Sequence[int] | None) -> Memory:
-        memory = Memory.of(rows, lengths)
-        if self.attention.number in memory.contents:
+    def _remembered(
+        self, rows: Tensor | Memory, lengths: Tensor | Sequence[int] | None, count: int
+    ) -> Memory:
+        memory, attention = Memory.of(rows, lengths), self.attention
+        if attention.number in memory.contents:
             return memory
-        count = self.queries(1).shape[1]
-        return self.attention.remember(memory, queries=count, reads=1, form=self.form)
+        return attention.at_once(memory, count, self.form)
 
     def _state(self) -> Hashable | None:
         """What the projected queries hang on, folded ones included."""
@@ -141,8 +147,8 @@ class AttentionPool(nn.Module):
         asking = [self.queries, read.query_projection, read.query_norm]
         return state_of([*asking, read.key_projection, read.key_norm])
 
-    def _ask(self, state: Hashable | None, sequences: int) -> Tensor:
-        """Project the queries, once for all sequences: [n, c] -> [b, h, n, d]."""
+    def _ask(self, state: Hashable | None) -> Tensor:
+        """Project the queries, once for all sequences: [n, c] -> [1, h, n, d]."""
 
         def ask() -> Tensor:
             rows = self.queries(1)
@@ -152,7 +158,7 @@ class AttentionPool(nn.Module):
                 raise ContractError(complaint("queries", want, describe(rows), do))
             return asked
 
-        return self._asked.of(state, ask).expand(sequences, -1, -1, -1)
+        return self._asked.of(state, ask)
 
     def _fold(
         self, state: Hashable | None, asked: Tensor, key: raw.Linear, memory_heads: int

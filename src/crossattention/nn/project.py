@@ -116,6 +116,33 @@ def map_rows(change: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     return mapped if broken is None else mapped.masked_fill(broken[:, None], torch.nan)
 
 
+def map_heads(
+    name: str,
+    projection: nn.Module,
+    rows: Tensor,
+    heads: int,
+    width: int,
+    norm: nn.Module | None = None,
+) -> Tensor:
+    """Map a memory's rows by a layer's projection, split by heads: [m, s, c] -> [m, g, s, d].
+
+    Args:
+        name, projection, rows: what is mapped, as `map_rows` does.
+        heads, width: g and d.
+        norm: of each head's rows, after the projection.
+
+    >>> map_heads("key_projection", nn.Linear(5, 8), torch.ones(1, 3, 5), heads=2, width=4).shape
+    torch.Size([1, 2, 3, 4])
+    """
+
+    def change(x: Tensor) -> Tensor:
+        split = heads_of(name, projection(x), heads, width)
+        normed: Tensor = split if norm is None else norm(split)
+        return normed
+
+    return map_rows(change, rows)
+
+
 def heads_of(name: str, projected: Tensor, heads: int, width: int) -> Tensor:
     """Split what a projection returned by heads: [b, t, h·d] -> [b, h, t, d].
 

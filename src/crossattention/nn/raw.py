@@ -94,9 +94,7 @@ def fold_query(query: Tensor, key: Linear, memory_heads: int) -> Folding:
     return folded.unflatten(2, (h // memory_heads, t)).flatten(1, 2), offset
 
 
-def map_average(
-    reading: Reading, value: Linear, memory_heads: int, total: Tensor | None
-) -> Tensor:
+def map_average(reading: Reading, value: Linear, memory_heads: int, total: Tensor | None) -> Tensor:
     """Map averaged rows through the value projection.
 
     Args:

@@ -2,9 +2,8 @@
 
     value[b, h, t] = softmax(scale · q·(W_k m)) (W_v m)
 
-Everything about the memory's side of cross-attention, without the query's: layers that read one
-memory (`CrossAttention`) or several (`MultiCrossAttention`) are made of readers. The memory is
-projected once, by `remember`, and read as often as needed.
+The memory's side of cross-attention, without the query's: layers that read one memory or several
+are made of readers. It is projected once, by `remember`, and read as often as needed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from crossattention.nn import raw
 from crossattention.nn.form import Life, choose_form, form_costs, rows_of
 from crossattention.nn.null_row import NullRow
 from crossattention.nn.pose import HeadsRead, answer, check_heads, only_heads, pose
-from crossattention.nn.project import heads_of, map_rows
+from crossattention.nn.project import map_heads
 from crossattention.nn.rotary import Rotary
 from crossattention.nn.sink import Sink, check_null_row
 from crossattention.nn.sizes import Sizes
@@ -34,14 +33,12 @@ from crossattention.nn.turn import check_positions, turned
 
 
 class Reader(Numbered):
-    """Keep keys and values of a memory, and read them.
+    """Keep keys and values of a memory, and read them; see `CrossAttention` for what may be set.
 
     Args:
         sizes: of the layer.
         bias: whether the projections have one.
         dropout: probability that a weight is dropped in training.
-
-    What may be replaced or set: see `CrossAttention`.
 
     >>> reader = Reader(Sizes.of(8, 2, 6, (None, None), None), bias=True, dropout=0.0)
     >>> memory = reader.remember(torch.randn(1, 5, 6), lengths=[4])
@@ -95,22 +92,12 @@ class Reader(Numbered):
         True
         """
         memory = Memory.of(rows, lengths, value_rows)
-        maps = (self.key_projection, self.value_projection)
-        sources = rows_of(memory, self.sizes, *maps)
-        refused = raw.refusals(*maps, self.key_norm, self.rotary)
-        life = Life(*memory.size, queries, reads, sources[0].dtype)
-        costs = form_costs(life, self.sizes)
-        check_positions(self.rotary, positions, "the memory")
-        if choose_form(form, costs, refused) == "raw":
-            return memory.written(self.number, Content(self._stamp()))
-        done = memory.contents.get(self.number)
-        begun = 0 if done is None else done.begun(self._stamp(), memory.size[1])
-        if done is None or not begun:
-            key, value = self._project(*sources, positions)
-            return memory.written(self.number, Content.of(self._stamp(), key, value))
-        sources = sources[0][:, begun:], sources[1][:, begun:]
-        positions = None if positions is None else positions[..., begun:]
-        return memory.written(self.number, done.extended(*self._project(*sources, positions)))
+        life = Life(*memory.size, queries, reads)
+        return self._prepared(memory, life, form, positions, self._stamp())
+
+    def at_once(self, memory: Memory, queries: int, form: str = "auto") -> Memory:
+        """Prepare a memory that is read at once and never again: nothing changes before."""
+        return self._prepared(memory, Life(*memory.size, queries, 1), form, None, ())
 
     def read(
         self,
@@ -162,18 +149,30 @@ class Reader(Numbered):
         shown: Tensor = (weights(problem) * left)[:, slice(None) if kept is None else kept]
         return shown
 
-    def _project(
-        self, rows: Tensor, other: Tensor, positions: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def _prepared(
+        self, memory: Memory, life: Life, form: str, positions: Tensor | None, stamp: Stamp
+    ) -> Memory:
+        maps = (self.key_projection, self.value_projection)
+        sources = rows_of(memory, self.sizes, *maps)
+        refused = raw.refusals(*maps, self.key_norm, self.rotary)
+        costs = form_costs(life._replace(dtype=sources[0].dtype), self.sizes)
+        check_positions(self.rotary, positions, "the memory")
+        if choose_form(form, costs, refused) == "raw":
+            return memory.written(self.number, Content(stamp))
+        done = memory.contents.get(self.number)
+        begun = 0 if done is None else done.begun(stamp, memory.size[1])
+        if begun:
+            sources = sources[0][:, begun:], sources[1][:, begun:]
+            positions = None if positions is None else positions[..., begun:]
+        key, value = self._project(*sources, positions)
+        grown = done.extended(key, value) if done and begun else Content.of(stamp, key, value)
+        return memory.written(self.number, grown)
+
+    def _project(self, rows: Tensor, other: Tensor, at: Tensor | None) -> tuple[Tensor, Tensor]:
         g, d, e = self.sizes.memory_heads, self.sizes.key_width, self.sizes.value_width
-        maps, norm = (self.key_projection, self.value_projection), self.key_norm
-
-        def keys(x: Tensor) -> Tensor:
-            normed: Tensor = norm(heads_of("key_projection", maps[0](x), g, d))
-            return normed  # [m, s, c] -> [m, g, s, d]
-
-        key = turned(self.rotary, map_rows(keys, rows), positions, "the memory")
-        value = map_rows(lambda x: heads_of("value_projection", maps[1](x), g, e), other)
+        key = map_heads("key_projection", self.key_projection, rows, g, d, self.key_norm)
+        key = turned(self.rotary, key, at, "the memory")
+        value = map_heads("value_projection", self.value_projection, other, g, e)
         if not torch.is_grad_enabled():  # many reads lie ahead
             return key.contiguous(), value.contiguous()
         return key, value
@@ -187,11 +186,12 @@ class Reader(Numbered):
         fold: raw.Fold = raw.fold_query,
     ) -> tuple[Problem, Content]:
         check_null_row(self.null_row)
-        content = memory.holding.content(self.number, self._stamp())
+        found = memory.contents.get(self.number)
+        stamp = self._stamp() if found is None or found.stamp else ()  # none where read at once
+        content = memory.holding.content(self.number, stamp)
         score = Score(check_scale(self.scale, query.shape[-1]), check_softcap(self.softcap))
         posed = pose(query, memory, content, self.key_projection, score, visible, bias, fold)
-        dropout = check_dropout(self.dropout)
-        dropout = dropout if self.training else 0.0
+        dropout = check_dropout(self.dropout) * self.training
         return posed._replace(dropout=dropout) if dropout else posed, content
 
     def _stamp(self) -> Stamp:

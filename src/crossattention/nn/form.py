@@ -143,12 +143,27 @@ def rows_of(
     Raises:
         ContractError: the memory no longer holds rows, or rows that the projections cannot read.
 
-    >>> import torch
     >>> sizes = Sizes.of(8, 2, (5, 5), (None, None), None)
     >>> rows_of(Memory.of(torch.ones(2, 3, 5)), sizes, nn.Linear(5, 8), nn.Linear(5, 8))[1].shape
     torch.Size([2, 3, 5])
     """
     rows, other = memory.holding.rows().kept()
+    check_sources(rows, other, sizes, key_projection, value_projection)
+    return rows, other
+
+
+def check_sources(
+    rows: Tensor,
+    other: Tensor,
+    sizes: Sizes,
+    key_projection: nn.Module,
+    value_projection: nn.Module,
+) -> None:
+    """Check that a layer's projections can read the rows that keys and values come from.
+
+    >>> rows, sizes = torch.ones(2, 3, 5), Sizes.of(8, 2, (5, 5), (None, None), None)
+    >>> check_sources(rows, rows, sizes, nn.Linear(5, 8), nn.Linear(5, 8))
+    """
     g, (key_width, value_width) = sizes.memory_heads, sizes.memory_widths
     wide = g * sizes.key_width, g * sizes.value_width
     projections = (
@@ -162,7 +177,6 @@ def rows_of(
             shape = f"shape {list(given.shape)}"
             raise ContractError(complaint(name, want, shape, "check which stream is read"))
         check_kind(name, given, projection)
-    return rows, other
 
 
 def _counted(life: Life, sizes: Sizes) -> tuple[int, int]:

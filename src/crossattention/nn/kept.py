@@ -22,7 +22,7 @@ from crossattention.nn.raw import is_watched
 from crossattention.nn.stamp import stamp_of
 
 T = TypeVar("T")
-_HELD = (nn.Parameter, Tensor, type(None))
+_HELD = frozenset((nn.Parameter, Tensor, type(None)))
 PLAIN = (nn.Linear, nn.Identity, nn.LayerNorm, nn.RMSNorm, LearnedQueries)
 
 
@@ -63,17 +63,19 @@ def state_of(modules: list[nn.Module]) -> Hashable | None:
     """
     if torch.compiler.is_compiling():
         return None
-    held = (each for module in modules for each in module._parameters.values())
-    device = next((each.device for each in held if each is not None), None)
+    device = None
+    for module in modules:
+        if not _is_plain(module):
+            return None
+        for each in module._parameters.values():
+            device = device if device is not None or each is None else each.device
     if device is None or is_recorded(device) or of_torch._has_any_global_hook():
         return None
-    if not all(_is_plain(each) for each in modules):
-        return None
-    stream = autocast = None
-    if device.type == "cuda":  # what one stream computes another may read too early
+    kind, stream, autocast = device.type, None, None
+    if kind == "cuda":  # what one stream computes another may read too early
         stream = torch.cuda.current_stream(device).cuda_stream
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        autocast = torch.get_autocast_dtype(device.type)
+    if kind == "cpu" or torch.amp.is_autocast_available(kind):
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     return stamp_of(*modules), autocast, torch.is_inference_mode_enabled(), stream
 
 
@@ -99,4 +101,4 @@ def _is_plain(module: nn.Module) -> bool:
     # One that is not a registered parameter has no place in the stamp.
     if "weight" in vars(module) or "bias" in vars(module):
         return False
-    return all(type(each) in _HELD for each in module._parameters.values())
+    return _HELD.issuperset(map(type, module._parameters.values()))

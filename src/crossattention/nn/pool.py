@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn import raw
+from crossattention.nn.at_once import read_at_once
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.kept import Kept, state_of
 from crossattention.nn.learned import LearnedQueries
@@ -105,9 +106,13 @@ class AttentionPool(nn.Module):
             return output
         state = self._state()
         asked = self._ask(state)
-        memory = self._remembered(rows, lengths, asked.shape[2])
-        asked, fold = asked.expand(memory.sequences, -1, -1, -1), partial(self._fold, state)
-        found = attention.read(asked, memory, visible=visible, fold=fold)
+        fold, found = partial(self._fold, state), None
+        if isinstance(rows, Tensor) and lengths is None and visible is None:
+            found = read_at_once(attention, asked, rows, self.form, fold)
+        if found is None:
+            memory = self._remembered(rows, lengths, asked.shape[2])
+            asked = asked.expand(memory.sequences, -1, -1, -1)
+            found = attention.read(asked, memory, visible=visible, fold=fold)
         merged = found.value.transpose(1, 2).flatten(2)  # [b, h, n, e] -> [b, n, h·e]
         return finish(merged, attention.output_projection, found.reads)
 

@@ -74,7 +74,7 @@ def pose(
             raise _replaced("key_projection", key_projection)
         query, offset = fold(query, key_projection, key_projection.weight.shape[0] // d)
         score = score._replace(offset=offset)
-    _check_differentiable(query, key)
+    check_differentiable(query, key)
     if visible is None and bias is None:  # `remember` has cleared what lies beyond the lengths
         readable = None
     key, value = clear_unread(key, value, readable, memory.owner)
@@ -115,6 +115,18 @@ def answer(
     # so that its gradient is the exact zero of the projected form and not a missing one.
     nothing = torch.zeros_like(offset).where(torch.ones_like(offset).bool(), offset)
     return mapped + nothing.to(mapped.dtype)
+
+
+def check_differentiable(query: Tensor, key: Tensor) -> None:
+    """Check that a memory that a query is differentiated through can be.
+
+    >>> check_differentiable(torch.ones(1, requires_grad=True), torch.ones(1))
+    """
+    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and query.requires_grad):
+        return
+    if key.is_inference():
+        given, do = "one made in inference mode", "remember under torch.no_grad() instead"
+        raise ContractError(complaint("memory", "made to be differentiated through", given, do))
 
 
 def check_sequences(name: str, sequences: int, memory: Memory, given: str) -> None:
@@ -164,14 +176,6 @@ def only_heads(problem: Problem, heads: list[int]) -> Problem:
         ),
         score=score._replace(offset=None if score.offset is None else score.offset[:, kept]),
     )
-
-
-def _check_differentiable(query: Tensor, key: Tensor) -> None:
-    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and query.requires_grad):
-        return
-    if key.is_inference():
-        given, do = "one made in inference mode", "remember under torch.no_grad() instead"
-        raise ContractError(complaint("memory", "made to be differentiated through", given, do))
 
 
 def _replaced(name: str, projection: nn.Module) -> ContractError:

@@ -4,6 +4,7 @@
 // threads, each memory is cut into parts, which are joined by their log-sum-exp.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "layout.h"
@@ -41,7 +42,7 @@ struct Plan {
     std::vector<Task> whole;  // one for each tile
     std::vector<Task> tasks;  // its parts
     std::vector<int64_t> parts;
-    std::vector<float> room;
+    std::unique_ptr<float[]> room;
     int64_t work = 0;
 
     Plan(const Problem& p, const Readers& readers) {
@@ -69,8 +70,8 @@ private:
             parts.push_back(long_enough < 2 ? 1 : most < long_enough ? most : long_enough);
             if (parts.back() > 1) size += parts.back() * task.count * (padded(p.e) + 2);
         }
-        room.resize(size_t(size));
-        float* free_room = room.data();
+        room.reset(new float[size_t(size)]);
+        float* free_room = room.get();
         for (size_t i = 0; i < whole.size(); ++i) {
             int64_t rows = whole[i].end;
             for (int64_t k = 0; k < parts[i]; ++k) {

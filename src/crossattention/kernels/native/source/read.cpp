@@ -72,6 +72,7 @@ void score_block(const Tile& tile, int64_t first, int64_t count) {
     const Array& key = tile.problem.key;
     int64_t queries = tile.task.count, width = tile.key_width;
     int64_t ahead = tile.block < kRowsAhead ? tile.block : kRowsAhead;
+    if (tile.task.part && first + count >= tile.task.end) ahead = 0;  // what follows is another thread's
 #if defined(__AVX512BF16__)
     if (tile.paired) {
         const Brain* from = (const Brain*)key.data + place(key, tile.task.memory, tile.task.group, first);

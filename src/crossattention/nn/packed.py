@@ -4,8 +4,10 @@
 
 Torch's plain product lays the weights out anew in every call, which is most of its time where few
 rows are mapped. Very few rows go to the native library, which reads the weights where they lie. The
-numbers are the same, added in another order: float32 results differ by rounding. For inference on a
-CPU: no gradient, and a later change of W is not seen.
+numbers are the same, added in another order: float32 results differ by rounding. Weights in half
+precision are not laid out: the native library widens them as it reads, and many rows meet a copy
+that is widened in the call. For inference on a CPU: no gradient, and a later change of W is not
+seen.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crossattention.kernels.native.linear import linear, maps_few
+from crossattention.kernels.native.linear import HALVES, linear, maps_few
+from crossattention.kernels.native.linear import ROWS as MORE
 
 ROWS = 32  # for about so many rows the weights are laid out; others may be mapped as well
 FEW = 32  # up to so many rows, what takes time is the way of the weights from memory
@@ -32,9 +35,9 @@ class Packed:
     """
 
     weight: Tensor
-    laid_out: Tensor
+    laid_out: Tensor | None  # None: the weights are in half precision
     bias: Tensor | None
-    takes_few: bool  # whether the native library maps rows by this weight
+    few: int  # up to so many rows the native library maps
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> Packed:
@@ -43,16 +46,18 @@ class Packed:
         >>> Packed.of(torch.ones(3, 2), torch.zeros(3)).bias.shape
         torch.Size([3])
         """
-        laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
         weight, bias = weight.detach(), None if bias is None else bias.detach()
+        half = weight.dtype in HALVES
+        laid_out = None if half else torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
         with torch.no_grad():
-            return cls(weight, laid_out, bias, maps_few(weight[:1], weight, bias))
+            takes = maps_few(weight[:1].float(), weight, bias, (torch.float32, *HALVES))
+        return cls(weight, laid_out, bias, (MORE if half else FEW) if takes else 0)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows [n, x] to [n, y]."""
         if self._is_few(rows):
             return linear(rows, self.weight, self.bias)
-        mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "none", [], "")
+        mapped: Tensor = _linear().default(rows, self._laid_out(), self.bias, "none", [], "")
         return mapped
 
     def relu(self, rows: Tensor) -> Tensor:
@@ -63,7 +68,7 @@ class Packed:
         """
         if self._is_few(rows):
             return linear(rows, self.weight, self.bias, relu=True)
-        mapped: Tensor = _linear().default(rows, self.laid_out, self.bias, "relu", [], "")
+        mapped: Tensor = _linear().default(rows, self._laid_out(), self.bias, "relu", [], "")
         return mapped
 
     def plus(self, rows: Tensor, rest: Tensor) -> Tensor:
@@ -74,11 +79,14 @@ class Packed:
         """
         if self._is_few(rows):
             return linear(rows, self.weight, self.bias, rest)
-        mapped: Tensor = _linear().binary(rows, rest, self.laid_out, self.bias, "add")
+        mapped: Tensor = _linear().binary(rows, rest, self._laid_out(), self.bias, "add")
         return mapped
 
     def _is_few(self, rows: Tensor) -> bool:
-        return self.takes_few and 0 < rows.shape[0] <= FEW
+        return 0 < rows.shape[0] <= self.few
+
+    def _laid_out(self) -> Tensor:
+        return self.weight.float() if self.laid_out is None else self.laid_out
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -89,7 +97,7 @@ def can_pack(weight: Tensor) -> bool:
     """
     return (
         weight.device.type == "cpu"
-        and weight.dtype == torch.float32
+        and weight.dtype in (torch.float32, *HALVES)
         and torch.backends.mkldnn.is_available()
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")

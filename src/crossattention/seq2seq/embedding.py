@@ -61,7 +61,7 @@ class Embedding(nn.Module):
 
     def logits(self, rows: Tensor) -> Tensor:
         """Score rows [..., c] against every token [..., vocabulary]."""
-        return nn.functional.linear(rows, self.tokens.weight)
+        return nn.functional.linear(rows, self.tokens.weight.to(rows.dtype))
 
 
 def sinusoids(length: int, width: int) -> Tensor:

@@ -18,6 +18,7 @@ from crossattention.kernels.matmul import weights
 from crossattention.mask import Mask
 from crossattention.memory import Memory
 from crossattention.nn.block import DecoderBlock, EncoderBlock, Residual
+from crossattention.nn.half import HalfLinear
 from crossattention.nn.packed import Packed
 from crossattention.nn.pose import only_heads, pose
 from crossattention.seq2seq.past import Past
@@ -156,5 +157,5 @@ _ALL = Mask()
 
 
 def _packed(linear: nn.Module) -> Packed:
-    given = cast(nn.Linear, linear)
+    given = cast(nn.Linear | HalfLinear, linear)
     return Packed.of(given.weight, given.bias)

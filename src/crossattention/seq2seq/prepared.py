@@ -25,6 +25,7 @@ from crossattention.memory import Memory
 from crossattention.nn.block import DecoderBlock, EncoderBlock, Residual
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.feed_forward import FeedForward
+from crossattention.nn.half import HalfEmbedding, HalfLinear
 from crossattention.nn.packed import Packed, can_pack
 from crossattention.nn.raw import is_watched
 from crossattention.nn.self_attention import SelfAttention
@@ -37,8 +38,8 @@ from crossattention.seq2seq.state import Heads
 
 KNOWN = (
     EncoderDecoder, Embedding, EncoderBlock, DecoderBlock, Residual, SelfAttention, CrossAttention,
-    FeedForward, nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.Identity, nn.ReLU,
-    nn.Dropout,
+    FeedForward, nn.ModuleList, nn.Embedding, HalfEmbedding, nn.Linear, HalfLinear, nn.LayerNorm,
+    nn.Identity, nn.ReLU, nn.Dropout,
 )  # fmt: skip
 
 
@@ -96,7 +97,7 @@ class Prepared:
         """Stand before the first token, for every query sequence of the memory."""
         heads = self.layers[0].heads
         width = self.table.shape[1] // heads
-        like = self.table.new_empty(memory.sequences, len(self.layers), 2, heads, width)
+        like = self.positions.new_empty(memory.sequences, len(self.layers), 2, heads, width)
         return Standing(Past.empty(like, capacity), memory, (), self._ask(memory, ()))
 
     def step(
@@ -106,7 +107,8 @@ class Prepared:
         if state.memory is not memory or state.shown != shown:  # sentences have left
             state = state._replace(memory=memory, shown=shown, asked=self._ask(memory, shown))
         place = self.positions[state.past.length]
-        stream = F.embedding(tokens[:, 0], self.table) * self.scale + place  # [b, 1] -> [b, c]
+        rows = F.embedding(tokens[:, 0], self.table).float()  # [b, 1] -> [b, c]
+        stream = rows * self.scale + place
         past, maps = state.past.grown(), [stream.new_zeros(len(stream), 0, 1, memory.size[1])]
         for at, (layer, asked) in enumerate(zip(self.layers, state.asked, strict=True)):
             stream = layer.read_self(stream, past, at)
@@ -136,11 +138,11 @@ def prepared(model: EncoderDecoder) -> Prepared | None:
     """
     if not torch.is_inference_mode_enabled() or is_mixed() or of_torch._has_any_global_hook():
         return None
-    if type(model) is not EncoderDecoder or any(each.training for each in model.modules()):
+    if not _is_ready(model):
         return None
     stamp, found = stamp_of(model), _PREPARED.get(model)
     if found is None or found[0] != stamp:
-        made = Prepared(model) if stamp and _is_known(model) else None
+        made = Prepared(model) if stamp and knows(model) else None
         found = _PREPARED[model] = stamp, made
     return found[1]
 
@@ -148,14 +150,27 @@ def prepared(model: EncoderDecoder) -> Prepared | None:
 _PREPARED: WeakKeyDictionary[EncoderDecoder, tuple[Hashable, Prepared | None]] = WeakKeyDictionary()
 
 
-def _is_known(model: EncoderDecoder) -> bool:
-    """Whether every module is of a known class, and does what its class says."""
+def knows(model: EncoderDecoder) -> bool:
+    """Whether every module is of a known class, and does what its class says.
+
+    >>> from crossattention.seq2seq.config import Config
+    >>> knows(EncoderDecoder(Config(vocabulary=11, width=8, heads=2)).eval())
+    True
+    """
+    if not _is_ready(model):
+        return False
     if not all(type(each) in KNOWN and not is_watched(each) for each in model.modules()):
         return False
     if not all(can_pack(each) for each in (*model.parameters(), *model.buffers())):
         return False
+    if any(each.dtype is not torch.float32 for each in model.parameters()):
+        return False
     blocks = cast(list[EncoderBlock | DecoderBlock], [*model.encoder, *model.decoder])
     return all(_is_plain(block) for block in blocks)
+
+
+def _is_ready(model: EncoderDecoder) -> bool:
+    return type(model) is EncoderDecoder and not any(each.training for each in model.modules())
 
 
 def _is_plain(block: EncoderBlock | DecoderBlock) -> bool:
@@ -175,7 +190,7 @@ def _is_plain(block: EncoderBlock | DecoderBlock) -> bool:
     return (
         all(kernel == "auto" for kernel in kernels)
         and type(feed.activation) is nn.ReLU
-        and all(type(each) is nn.Linear for each in linears)
+        and all(type(each) in (nn.Linear, HalfLinear) for each in linears)
         and all(type(each.norm) is nn.LayerNorm for each in residuals)
     )
 

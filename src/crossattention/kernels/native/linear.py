@@ -3,8 +3,9 @@
     y = x Wᵀ + b, then no less than 0 if `relu`, then + rest
 
 Torch's product lays weights out anew in every call, or runs on one thread where one row is mapped.
-Here each weight row is loaded once and met by all rows; sums are added in another order. What is
-written is `Map` of source/layout.h.
+Here each weight row is loaded once and met by all rows; sums are added in another order. Weights
+may lie in half precision; they are widened as they are read. What is written is `Map` of
+source/layout.h.
 """
 
 from __future__ import annotations
@@ -14,33 +15,43 @@ import struct
 import torch
 from torch import Tensor
 
-from crossattention.kernels.native.call import number
+from crossattention.kernels.native.call import DTYPES, number
 from crossattention.kernels.native.kernel import is_transformed
 from crossattention.kernels.native.library import absent, best, loaded
 from crossattention.kernels.native.registered import is_followed
 
 ROWS = 256  # beyond about so many, enough rows share what laying the weights out costs
+HALVES = (torch.bfloat16, torch.float16)
 _PAD = 16  # of x: a multiple of every vector
-_LAYOUT = struct.Struct("15q")
+_LAYOUT = struct.Struct("16q")
 
 
-def maps_few(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+def maps_few(
+    rows: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    held: tuple[torch.dtype, ...] = (torch.float32,),
+) -> bool:
     """Whether `linear` maps these rows [..., x] with weights [y, x]: few float32 rows on a CPU.
+
+    `held` are the dtypes that the weights may have: torch's own product refuses others than the
+    rows'.
 
     >>> maps_few(torch.ones(ROWS + 1, 16), torch.ones(2, 16))
     False
     """
     y, x = weight.shape
-    held = (weight,) if bias is None else (weight, bias)
+    given = (weight,) if bias is None else (weight, bias)
     return (
         rows.dtype is torch.float32
+        and weight.dtype in held
         and rows.shape[-1] == x
         and 0 < rows.numel() <= ROWS * x
-        and (bias is None or bias.shape == (y,))
+        and (bias is None or (bias.shape == (y,) and bias.dtype is torch.float32))
         and x % _PAD == 0
-        and all(each.dtype is torch.float32 and each.stride(-1) == 1 for each in held)
+        and all(each.stride(-1) == 1 for each in given)
         and not torch.is_grad_enabled()
-        and not (is_followed(rows, *held) or is_transformed())
+        and not (is_followed(rows, *given) or is_transformed())
         and not torch.is_autocast_enabled("cpu")
         and absent() == ""
         and best() != "portable"  # measured against torch on other vectors alone
@@ -59,7 +70,7 @@ def linear(
     """Map rows [..., x] to [..., y]; ask `maps_few` before.
 
     Args:
-        rows, weight, bias: `[..., x]`, `[y, x]` and `[y]`.
+        rows, weight, bias: `[..., x]`, `[y, x]` and `[y]`; weights in float32 or half precision.
         rest: `[..., y]`, added at last.
         relu: whether numbers below 0 become 0 before that.
         instructions: an instruction set; None takes the widest of this processor.
@@ -78,7 +89,8 @@ def linear(
     rest = None if rest is None else rest.contiguous()
     output = rows.new_empty(*rows.shape[: -1 - by_group], y)
     told = _LAYOUT.pack(
-        output.numel() // y, x, y, rows.data_ptr(), weight.data_ptr(), weight.stride(0),
+        rows.numel() // (x * groups[0]), x, y, rows.data_ptr(),
+        weight.data_ptr(), DTYPES[weight.dtype], weight.stride(0),
         0 if bias is None else bias.data_ptr(), 0 if rest is None else rest.data_ptr(),
         relu, output.data_ptr(), torch.get_num_threads(), number(instructions or best()), *groups,
     )  # fmt: skip

@@ -103,11 +103,12 @@ using Run = void (*)(const Problem&, const Task&, const int64_t* sequences, floa
 // Join the parts of one task's query rows, each over some of the memory's rows.
 using Join = void (*)(const Problem&, const Task&, const int64_t* sequences, int64_t parts);
 
-// output = rows weightᵀ + bias, then no less than 0 if `relu`, then + rest; all of them floats.
+// output = rows weightᵀ + bias, then no less than 0 if `relu`, then + rest; floats, but for the weights.
 struct Map {
     int64_t n, x, y;  // x a multiple of kPad
-    const float *rows, *weight;  // [n, x]; [y, x], whose rows lie `stride` apart
-    int64_t stride;
+    const float* rows;   // [n, x]
+    const void* weight;  // [y, x], of kFloat, kBrain or kHalf, whose rows lie `stride` apart
+    int64_t dtype, stride;
     const float *bias, *rest;  // [y]; [n, y]; or null
     int64_t relu;
     float* output;  // [n, y]

@@ -4,6 +4,7 @@
 //
 // It is how queries score keys, and done by the same code; while some weight rows are met, the next
 // are fetched. Compiled once for each instruction set.
+#include "convert.h"
 #include "dot.h"
 #include "layout.h"
 
@@ -13,10 +14,11 @@ namespace {
 
 constexpr int64_t kTogether = 8;  // weight rows
 
-// The first rows to meet weight rows fetch what lies behind these, a line for each that they load.
-struct Fetching : Single<float> {
-    static Floats row_of(const float* from) {
-        Far<4096, 1>::fetch(from, 0);
+// The first rows to meet weight rows fetch what lies 16 KiB behind these, whenever they load.
+template <class T>
+struct Fetching : Single<T> {
+    static Floats row_of(const T* from) {
+        __builtin_prefetch((const char*)from + (1 << 14), 0, 2);
         return load(from);
     }
 };
@@ -32,9 +34,8 @@ void write(const Map& p, int64_t first, int64_t rows, int64_t y, int64_t count, 
     }
 }
 
-}  // namespace
-
-void map(const Map& p, int64_t begin, int64_t end) {
+template <class T>
+void map_by(const Map& p, const T* weights, int64_t begin, int64_t end) {
     float found[kDotQueries * kTogether];
     int64_t each = p.y / p.groups, count;
     for (int64_t y = begin; y < end; y += count) {
@@ -42,14 +43,21 @@ void map(const Map& p, int64_t begin, int64_t end) {
         const float* own = p.rows + (CROSSATTENTION_MUTANT == 11 ? begin / each : group) * p.group;
         count = left < kTogether ? left : kTogether;
         in_passes(p.n, kDotQueries, [&](int64_t first, int64_t rows) {
-            const float *from = own + first * p.row, *weight = p.weight + y * p.stride;
+            const float* from = own + first * p.row;
+            const T* weight = weights + y * p.stride;
             if (first == 0)
-                dot_some<Fetching>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
+                dot_some<Fetching<T>>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
             else
-                dot_some<Single<float>>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
+                dot_some<Single<T>>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
             write(p, first, rows, y, count, found);
         });
     }
+}
+
+}  // namespace
+
+void map(const Map& p, int64_t begin, int64_t end) {
+    visit({p.weight, p.dtype, {}}, 0, [&](auto* weights) { map_by(p, weights, begin, end); });
 }
 
 }  // namespace CROSSATTENTION_SET

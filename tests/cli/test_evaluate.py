@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from crossattention.kernels.native.library import absent, best
 from crossattention.translate.split import split_pairs
 from tiny import save_tiny
 
@@ -19,6 +20,11 @@ def pairs(tmp_path: Path) -> Path:
     lines = [f"cat {number // 2}\tchat {number}\n" for number in range(400)]
     path.write_text("".join(lines), encoding="utf-8")
     return path
+
+
+def write_links(folder: Path) -> None:
+    for end, text in ((".e", "the cat\n"), (".f", "le chat\n"), (".wa.nonullalign", "1 2 2 S\n")):
+        (folder / f"set{end}").write_text(text)
 
 
 def test_the_shipped_pairs_are_judged_by_default(run: Callable, model: Path) -> None:
@@ -46,9 +52,20 @@ def test_the_training_file_is_judged_on_its_held_out_part(
     assert 0 < json.loads(shown.out)["sentences"] == len(held) < 30
 
 
+@pytest.mark.skipif(absent() != "" or best() == "portable", reason="halved for the native kernel")
+def test_weights_in_the_precision_they_were_stored_in_are_worth_as_much(
+    run: Callable, pairs: Path, tmp_path: Path
+) -> None:
+    """The bundled model lies in float16, and known translations are read with such weights too."""
+    write_links(tmp_path)
+    options = ("evaluate", "--pairs", pairs, "--limit", 2, "--json", "--links", tmp_path / "set")
+    bodies = [json.loads(run(*options, "--weights", w).out) for w in ("float32", "float16")]
+    assert [body.pop("sentences_per_second") > 0 for body in bodies] == [True, True]
+    assert bodies[0] == bodies[1]
+
+
 def test_links_add_the_error_rate(run: Callable, model: Path, pairs: Path, tmp_path: Path) -> None:
-    for end, text in ((".e", "the cat\n"), (".f", "le chat\n"), (".wa.nonullalign", "1 2 2 S\n")):
-        (tmp_path / f"set{end}").write_text(text)
+    write_links(tmp_path)
     shown = run(
         "evaluate", "--model", model, "--pairs", pairs, "--limit", 2, "--json",
         "--links", tmp_path / "set",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from crossattention.kernels.native.library import absent, best
 from crossattention.translate.translator import Translator
 from tiny import tiny_translator
 
@@ -52,6 +53,15 @@ def test_json_is_one_object_a_line(run: Callable, model: Path) -> None:
         assert len(body["words"]) == len(body["alignment"])
         for row in body["alignment"]:
             assert len(row) == len(body["source_words"]) + 1 and abs(sum(row) - 1) < 0.01
+
+
+@pytest.mark.skipif(absent() != "" or best() == "portable", reason="halved for the native kernel")
+def test_weights_in_the_precision_they_were_stored_in_change_nothing(run: Callable) -> None:
+    """The bundled model lies in float16; a test of `halve` says what other rounding does."""
+    shown = run("translate", *LINES)
+    assert run("translate", "--weights", "float16", *LINES) == shown
+    rounded = run("translate", "--weights", "bfloat16", "--json", LINES[0])
+    assert rounded.code == 0 and rounded.out != run("translate", "--json", LINES[0]).out
 
 
 def test_the_picture_names_the_words(run: Callable, model: Path) -> None:
@@ -110,6 +120,8 @@ def test_an_interrupted_file_goes_on(
         (("a", "--show", "--json"), "`--show` must be without --json"),
         (("a", "--resume"), "`--resume` must be with --output"),
         (("a\udcff",), "`text` must be valid Unicode"),
+        (("a", "--weights", "int8"), '`weights` must be "float32" or "bfloat16" or "float16"'),
+        (("a", "--weights", "bfloat16"), "can hold weights in half precision"),
     ],
 )
 def test_bad_input_is_one_paragraph(

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from crossattention.kernels.native.library import INSTRUCTIONS, absent, best, runs_here
-from crossattention.kernels.native.linear import ROWS, linear, maps_few
+from crossattention.kernels.native.linear import HALVES, ROWS, linear, maps_few
 
 HERE = [name for name in INSTRUCTIONS if runs_here(name)]
 pytestmark = pytest.mark.skipif(absent() != "", reason="the native kernel is an optional part")
@@ -53,6 +53,22 @@ def test_each_group_of_outputs_maps_its_own_rows(instructions: str) -> None:
                 torch.testing.assert_close(found, more, atol=3e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("instructions", HERE)
+def test_half_weights_give_what_they_give_widened(instructions: str, dtype: torch.dtype) -> None:
+    """To the bit, those that are no numbers or hardly any among them."""
+    torch.manual_seed(3)
+    for x in (16, 32, 48, 64, 128, 160):
+        for count in (1, 2, 3, 5, 7, 13):
+            rows, bias = torch.randn(count, x), torch.randn(37)
+            weight = torch.randn(74, 2 * x).to(dtype)[::2, x:]
+            weight[3, 1], weight[5, 2], weight[7] = torch.inf, torch.nan, 3e-7
+            found = linear(rows, weight, bias, None, False, instructions)
+            wanted = linear(rows, weight.float(), bias, None, False, instructions)
+            assert found.dtype is torch.float32
+            torch.testing.assert_close(found, wanted, atol=0, rtol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_any_layout_of_rows_and_strided_weight_rows(threads: int) -> None:
     torch.manual_seed(2)
@@ -87,6 +103,9 @@ def test_it_leaves_what_it_cannot_map() -> None:
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
         assert not maps_few(rows.to(dtype), weight.to(dtype), None)
         assert not maps_few(rows, weight, bias.to(dtype))
+        assert not maps_few(rows, weight.to(dtype), bias)  # nor does torch, but where one asks
+        assert maps_few(rows, weight.to(dtype), bias, HALVES) == (dtype in HALVES)
+        assert not maps_few(rows.to(dtype), weight.to(dtype), bias, HALVES)
     assert not maps_few(rows.to("meta"), weight, bias)
     with torch.enable_grad():
         assert not maps_few(rows, nn.Parameter(weight), bias)

@@ -20,6 +20,9 @@ def evaluate(
     ] = None,
     links: Annotated[str | None, Option(help="PREFIX of .e, .f and .wa.nonullalign files.")] = None,
     beams: Annotated[int, Option(help="Unfinished translations kept at a time; 1 is greedy.")] = 4,
+    weights: Annotated[
+        str, Option(help="How weights are held: float32, bfloat16 or float16.")
+    ] = "float32",
     limit: Annotated[int | None, Option(help="Judge the first N distinct sentences only.")] = None,
     as_json: Annotated[bool, Option("--json", help="Write one JSON object.")] = False,
 ) -> None:
@@ -43,7 +46,7 @@ def evaluate(
     BeamOptions(beams)
     marked = None if links is None else read_marked(links)
     given = read_pairs(PAIRS if pairs is None else pairs)
-    translator = Translator.load(model)
+    translator = Translator.load(model, weights)
     judged = judged_pairs(translator, given)[:limit]
     found = _scores(translator, judged, beams)
     if marked is not None:

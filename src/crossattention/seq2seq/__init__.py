@@ -1,6 +1,7 @@
 """Encoder-decoder models: a shape, a model, and searches that share one memory."""
 
 from crossattention.seq2seq.config import Config
+from crossattention.seq2seq.half import halve
 from crossattention.seq2seq.hypothesis import Hypothesis
 from crossattention.seq2seq.model import EncoderDecoder
 from crossattention.seq2seq.options import BeamOptions, SampleOptions
@@ -16,5 +17,6 @@ __all__ = [
     "State",
     "beam",
     "greedy",
+    "halve",
     "sample",
 ]

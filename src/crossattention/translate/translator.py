@@ -11,8 +11,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from crossattention.errors import ContractError, complaint
 from crossattention.seq2seq import EncoderDecoder
+from crossattention.seq2seq.half import halve
 from crossattention.seq2seq.hypothesis import Hypothesis
 from crossattention.seq2seq.options import BeamOptions
 from crossattention.seq2seq.search import beam, greedy
@@ -26,6 +29,7 @@ BUNDLED = Path(__file__).parent / "bundled"
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 # Sentences of the training pairs rarely have more words than fit here; longer ones are better cut.
 LONGEST = 64
+WEIGHTS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class Translator:
@@ -53,14 +57,19 @@ class Translator:
         self.longest = min(LONGEST, model.config.max_length)
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str] | None = None) -> Translator:
+    def load(
+        cls, directory: str | os.PathLike[str] | None = None, weights: str = "float32"
+    ) -> Translator:
         """Load a model.
 
         Args:
             directory: as `crossattention train` leaves it; None: the bundled model.
+            weights: "float32", or "bfloat16" or "float16" to hold them in half precision; see
+                `halve`.
         Raises:
-            ContractError: files are missing or broken.
+            ContractError: files are missing or broken, or weights cannot be held so.
         """
+        check_weights(weights)
         folder = BUNDLED if directory is None else Path(directory)
         missing = [name for name in FILES if not (folder / name).is_file()]
         if missing:
@@ -68,7 +77,8 @@ class Translator:
             want, do = f"a directory with {', '.join(FILES)}", "name one that a training run left"
             raise ContractError(complaint("model", want, given, do))
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        return cls(EncoderDecoder.load(folder).eval(), tokenizer, _checksum(folder))
+        model, dtype = EncoderDecoder.load(folder), WEIGHTS[weights]
+        return cls(model if dtype is None else halve(model, dtype), tokenizer, _checksum(folder))
 
     def translate(
         self, lines: Sequence[str], *, beams: int = 4, nbest: int = 1, batch: int = 1024
@@ -113,6 +123,16 @@ class Translator:
         if options.beams == 1:
             return [[each] for each in greedy(self.model, tokens, lengths, align=True)]
         return beam(self.model, tokens, lengths, options, align=True)
+
+
+def check_weights(weights: str) -> None:
+    """Check the name of a dtype that weights can be held in.
+
+    >>> check_weights("bfloat16")
+    """
+    if weights not in WEIGHTS:
+        want, do = " or ".join(f'"{each}"' for each in WEIGHTS), "choose one of them"
+        raise ContractError(complaint("weights", want, repr(weights), do))
 
 
 def _checksum(folder: Path) -> str | None:

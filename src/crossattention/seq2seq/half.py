@@ -41,8 +41,8 @@ def halve(model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16) -> Encoder
         raise ContractError(complaint("dtype", want, describe(dtype), do))
     refusal = _refusal(model)
     if refusal:
-        do = "leave the weights in float32"
-        raise ContractError(complaint("model", "one that half precision makes faster", refusal, do))
+        want, do = "one that can hold weights in half precision", "leave them in float32"
+        raise ContractError(complaint("model", want, refusal, do))
     held: dict[str, nn.Module] = {
         name: HalfLinear(each, dtype)
         for name, each in model.named_modules()

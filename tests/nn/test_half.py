@@ -1,0 +1,57 @@
+"""Weights in half precision give what the rounded weights give in float32; no row is narrowed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from crossattention.kernels.native.library import absent, best
+from crossattention.kernels.native.linear import HALVES, ROWS
+from crossattention.nn.half import HalfEmbedding, HalfLinear
+from crossattention.nn.packed import Packed
+
+COUNTS = (1, 7, ROWS, ROWS + 1)  # met where they lie, and widened in the call
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("width", [48, 37])
+def test_a_map_is_that_of_the_rounded_weights(width: int, dtype: torch.dtype, bias: bool) -> None:
+    torch.manual_seed(0)
+    linear = nn.Linear(width, 101, bias)
+    half = HalfLinear(linear, dtype)
+    wide = linear.weight.detach().to(dtype).float()
+    packed = Packed.of(half.weight, half.bias)
+    assert half.weight.dtype == dtype and packed.laid_out is None
+    assert packed.weight.data_ptr() == half.weight.data_ptr()  # one copy
+    assert packed.few == (ROWS if width == 48 and not absent() and best() != "portable" else 0)
+    for count in COUNTS:
+        rows, rest = torch.randn(count, width), torch.randn(count, 101)
+        wanted = functional.linear(rows, wide, linear.bias)
+        with torch.inference_mode():
+            for found, right in (
+                (half(rows), wanted),
+                (half(rows[:, None])[:, 0], wanted),
+                (packed(rows), wanted),
+                (packed.relu(rows), wanted.relu()),
+                (packed.plus(rows, rest), wanted + rest),
+            ):
+                torch.testing.assert_close(found, right, atol=3e-5, rtol=1e-5)
+    assert not torch.allclose(linear(rows), wanted, atol=3e-5, rtol=1e-5)  # rounding shows
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_a_table_gives_its_rounded_rows(dtype: torch.dtype) -> None:
+    table, tokens = nn.Embedding(11, 7), torch.randint(11, (3, 5))
+    found = HalfEmbedding(table, dtype)(tokens)
+    assert torch.equal(found, table.weight.to(dtype).float()[tokens])
+
+
+def test_numbers_too_large_are_refused() -> None:
+    linear = nn.Linear(3, 2)
+    nn.init.constant_(linear.weight, 7e4)
+    assert HalfLinear(linear, torch.bfloat16).weight.isfinite().all()
+    with pytest.raises(ValueError, match=r"`weights` must be finite in torch.float16"):
+        HalfLinear(linear, torch.float16)

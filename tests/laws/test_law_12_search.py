@@ -9,10 +9,14 @@ from itertools import product
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from crossattention.seq2seq import BeamOptions, Config, EncoderDecoder, beam, greedy
+from crossattention.kernels.native.library import absent, best
+from crossattention.seq2seq import BeamOptions, Config, EncoderDecoder, beam, greedy, halve
 
+needs_native = pytest.mark.skipif(
+    absent() != "" or best() == "portable", reason="weights are halved for the native kernel"
+)
 LENGTHS = [5, 1, 7, 3, 2, 6, 4, 7]
 
 
@@ -109,3 +113,24 @@ def test_a_prepared_decoder_is_the_model(beams: int) -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(-0.5)
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_prepared_model_of_half_weights_is_the_rounded_one(dtype: torch.dtype) -> None:
+    """Weights are rounded and nothing else is, whether few rows are mapped or many."""
+    torch.manual_seed(3)
+    config = Config(6, 48, 3, 80, encoder_layers=1, decoder_layers=2, max_length=32)
+    model, plain = EncoderDecoder(config).eval(), EncoderDecoder(config).eval()
+    plain.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for each in plain.modules():
+            if isinstance(each, nn.Linear | nn.Embedding):
+                each.weight.copy_(each.weight.to(dtype))
+    halve(model, dtype)
+    for lengths in (LENGTHS, 40 * LENGTHS):
+        source = torch.randint(3, 6, (len(lengths), 7))
+        found, right = (beam(each, source, lengths, max_length=5) for each in (model, plain))
+        for (ours, *_), (wanted, *_) in zip(found, right, strict=True):
+            assert ours.tokens == wanted.tokens
+            assert ours.token_scores == pytest.approx(wanted.token_scores, abs=1e-5)

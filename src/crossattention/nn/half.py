@@ -63,9 +63,20 @@ class HalfEmbedding(nn.Module):
         return nn.functional.embedding(tokens, self.weight).float()
 
 
+def check_fits(weight: Tensor, dtype: torch.dtype) -> None:
+    """Check that a dtype has the range of weights.
+
+    Raises:
+        ContractError: one is beyond it, or not a number.
+
+    >>> check_fits(torch.tensor([6e4]), torch.float16)
+    """
+    most = torch.finfo(dtype).max
+    if not bool((weight.detach().abs() <= most).all()):
+        want, do = f"at most {most:g}, as {dtype} holds", "hold them in bfloat16 or float32"
+        raise ContractError(complaint("weights", want, "larger ones, or NaN", do))
+
+
 def _rounded(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    held = weight.detach().to(dtype)
-    if not bool(held.isfinite().all()):
-        given, do = "larger ones, or NaN", "hold them in bfloat16 or float32"
-        raise ContractError(complaint("weights", f"finite in {dtype}", given, do))
-    return held
+    check_fits(weight, dtype)
+    return weight.detach().to(dtype)

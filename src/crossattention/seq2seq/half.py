@@ -9,13 +9,15 @@ takes as long as the weights take to arrive.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.native.library import absent
 from crossattention.kernels.native.linear import HALVES, maps_few
-from crossattention.nn.half import HalfEmbedding, HalfLinear
+from crossattention.nn.half import HalfEmbedding, HalfLinear, check_fits
 from crossattention.seq2seq.model import EncoderDecoder
 from crossattention.seq2seq.prepared import knows
 
@@ -43,15 +45,14 @@ def halve(model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16) -> Encoder
     if refusal:
         want, do = "one that can hold weights in half precision", "leave them in float32"
         raise ContractError(complaint("model", want, refusal, do))
-    held: dict[str, nn.Module] = {
-        name: HalfLinear(each, dtype)
-        for name, each in model.named_modules()
-        if isinstance(each, nn.Linear)
-    }
-    held["embedding.tokens"] = HalfEmbedding(model.embedding.tokens, dtype)
-    for name, each in held.items():  # all were rounded before the first is put in place
-        model.set_submodule(name, each.eval())
-    return model
+    linears = [name for name, each in model.named_modules() if isinstance(each, nn.Linear)]
+    for name in (*linears, "embedding.tokens"):  # a model that is refused is left as it was
+        check_fits(cast(Tensor, model.get_submodule(name).weight), dtype)
+    for name in linears:  # one by one: what the first leaves has room for the next
+        linear = cast(nn.Linear, model.get_submodule(name))
+        model.set_submodule(name, HalfLinear(linear, dtype))
+    model.set_submodule("embedding.tokens", HalfEmbedding(model.embedding.tokens, dtype))
+    return model.eval()
 
 
 def _refusal(model: EncoderDecoder) -> str:

@@ -54,12 +54,15 @@ def evaluate(
     if pairs is None:
         right, asked = swapped_right(translator, shipped_pairs())
         found |= {"adjective_noun": right, "adjective_noun_pairs": asked}
-    shown = {name: round(value, 4) if isinstance(value, float) else value
-             for name, value in found.items()}  # fmt: skip
+    shown = {name: _short(value) for name, value in found.items()}
     if as_json:
         print(json.dumps(shown))
     else:
         print("\n".join(f"{name:<22}{value}" for name, value in shown.items()))
+
+
+def _short(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _scores(translator: Any, judged: list[tuple[str, list[str]]], beams: int) -> dict[str, Any]:

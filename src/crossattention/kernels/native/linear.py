@@ -83,8 +83,7 @@ def linear(
     True
     """
     library, (y, x) = loaded(), weight.shape
-    if not by_group or rows.stride(-1) != 1:
-        rows = rows.contiguous()
+    rows = rows if by_group and rows.stride(-1) == 1 else rows.contiguous()
     groups = (rows.shape[1], *rows.stride()[:2]) if by_group else (1, x, 0)
     rest = None if rest is None else rest.contiguous()
     output = rows.new_empty(*rows.shape[: -1 - by_group], y)

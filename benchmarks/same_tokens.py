@@ -37,7 +37,7 @@ def compare_tokens(
     total = sum(counts.values())
     share = (counts["equal"] + counts["tied"]) / total
     if 1 - share > MOST[beams]:
-        raise Unequal(f"with {beams} beams, our sentences beside CTranslate2's: {counts}")
+        raise Unequal(f"with {beams} beams, our sentences beside the other's: {counts}")
     return {
         "case": f"same tokens, beams {beams}",
         "sentences": total,

@@ -20,9 +20,7 @@ def evaluate(
     ] = None,
     links: Annotated[str | None, Option(help="PREFIX of .e, .f and .wa.nonullalign files.")] = None,
     beams: Annotated[int, Option(help="Unfinished translations kept at a time; 1 is greedy.")] = 4,
-    weights: Annotated[
-        str, Option(help="How weights are held: float32, bfloat16 or float16.")
-    ] = "float32",
+    weights: Annotated[str, Option(help="float32, or rounded to bfloat16 or float16.")] = "float32",
     limit: Annotated[int | None, Option(help="Judge the first N distinct sentences only.")] = None,
     as_json: Annotated[bool, Option("--json", help="Write one JSON object.")] = False,
 ) -> None:

@@ -25,9 +25,7 @@ def translate(
     model: Annotated[
         Path | None, Option(help="A trained model's directory; else the bundled.")
     ] = None,
-    weights: Annotated[
-        str, Option(help="How weights are held: float32, bfloat16 or float16.")
-    ] = "float32",
+    weights: Annotated[str, Option(help="float32, or rounded to bfloat16 or float16.")] = "float32",
     show: Annotated[bool, Option("--show", help="Draw what each word read.")] = False,
     as_json: Annotated[bool, Option("--json", help="Write one JSON object a line.")] = False,
     input: Annotated[Path | None, Option(help="A file of lines to translate.")] = None,
@@ -38,9 +36,8 @@ def translate(
 
     An empty line gives an empty line. A line that is too long for the model is cut at sentence
     ends, else at commas, else at spaces, and translated in pieces. Progress of --output is kept in
-    OUTPUT.partial until it is whole. With --weights bfloat16 or float16 the weights are rounded,
-    and nothing else; that takes half the memory, and less time where few lines are translated at
-    once.
+    OUTPUT.partial until it is whole. With --weights bfloat16 or float16 the weights, and nothing
+    else, are rounded and take half the bytes: the faster where few lines are translated at once.
     """
     _check_style(show, as_json, output)
     _check_files(text, input, output, resume)

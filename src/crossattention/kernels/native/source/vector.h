@@ -106,8 +106,9 @@ struct Far {
     static void fetch(const float* from, int64_t at) {
         if (at * kLanes % (16 * kLines) == 0) __builtin_prefetch(from + kAhead, 0, 2);
     }
-    // For just what lies there; `at` counts floats.
-    static void ask(const float* from, int64_t at) {
+    // For just what lies there; `at` counts floats. Calls of a function that is not inlined, and has no
+    // effect that a compiler sees, would be left out.
+    static CROSSATTENTION_INLINE void ask(const float* from, int64_t at) {
         if (at % 16 == 0) __builtin_prefetch(from, 0, 2);
     }
 };

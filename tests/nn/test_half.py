@@ -42,6 +42,23 @@ def test_a_map_is_that_of_the_rounded_weights(width: int, dtype: torch.dtype, bi
     assert not torch.allclose(linear(rows), wanted, atol=3e-5, rtol=1e-5)  # rounding shows
 
 
+@pytest.mark.skipif(absent() != "" or best() == "portable", reason="torch maps all rows")
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32], ids=str)
+def test_weights_that_a_half_holds_exactly_are_met_as_one(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    stored = torch.randn(53, 48).to(dtype)
+    stored[3, 5], stored[7, 11] = -0.0, 2.0**-24  # float16's least number
+    packed = Packed.of(stored.float(), None)
+    assert packed.weight.dtype == dtype and packed.laid_out is not None
+    for count in COUNTS:
+        rows = torch.randn(count, 48)
+        with torch.inference_mode():
+            wanted = functional.linear(rows, stored.float())
+            torch.testing.assert_close(packed(rows), wanted, atol=3e-5, rtol=1e-5)
+    stored[3, 5] = torch.nan
+    assert Packed.of(stored.float(), None).weight.dtype is torch.float32
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_a_table_gives_its_rounded_rows(dtype: torch.dtype) -> None:
     table, tokens = nn.Embedding(11, 7), torch.randint(11, (3, 5))

@@ -4,10 +4,10 @@
 
 Torch's plain product lays the weights out anew in every call, which is most of its time where few
 rows are mapped. Very few rows go to the native library, which reads the weights where they lie. The
-numbers are the same, added in another order: float32 results differ by rounding. Weights in half
-precision are not laid out: the native library widens them as it reads, and many rows meet a copy
-that is widened in the call. For inference on a CPU: no gradient, and a later change of W is not
-seen.
+numbers are the same, added in another order: float32 results differ by rounding. Where half
+precision holds every weight exactly, few rows meet them in half the bytes, and nothing is rounded.
+Weights that are given in half precision are not laid out: many rows meet a copy that is widened in
+the call. For inference on a CPU: no gradient, and a later change of W is not seen.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Packed:
     [[3.0, 4.0]]
     """
 
-    weight: Tensor
-    laid_out: Tensor | None  # None: the weights are in half precision
+    weight: Tensor  # as few rows meet them
+    laid_out: Tensor | None  # None: the weights were given in half precision
     bias: Tensor | None
     few: int  # up to so many rows the native library maps
 
@@ -51,7 +51,9 @@ class Packed:
         laid_out = None if half else torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
         with torch.no_grad():
             takes = maps_few(weight[:1].float(), weight, bias, (torch.float32, *HALVES))
-        return cls(weight, laid_out, bias, (MORE if half else FEW) if takes else 0)
+        few = 0 if not takes else MORE if half else FEW
+        met = weight if half or not few else _narrowest(weight)
+        return cls(met, laid_out, bias, few)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows [n, x] to [n, y]."""
@@ -102,6 +104,15 @@ def can_pack(weight: Tensor) -> bool:
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
+
+
+def _narrowest(weight: Tensor) -> Tensor:
+    """Give weights in half precision if it holds each of them exactly."""
+    for dtype in HALVES:
+        narrow = weight.to(dtype)
+        if torch.equal(narrow.to(weight.dtype), weight):
+            return narrow
+    return weight
 
 
 def _linear() -> Any:

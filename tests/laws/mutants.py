@@ -90,7 +90,7 @@ MUTANTS = [Mutant(*row) for row in (
      HIDE, HIDE + "\n        scores = scores if score.softcap is None else "
      "score.softcap * torch.tanh(scores / score.softcap)"),
     ("value bias on empty heads", "01_definition::test_value_is", POSE,
-     "total = total.masked_fill(~problem.mask.reads[..., 0], 0)", "total = total + 0"),
+     "total = reads[..., 0].to(reading.value.dtype)", "total = None"),
     ("key bias missing from lse", "10_hull::test_both_forms", MATMUL,
      "(score.softcap is not None or problem.wants_lse)", "score.softcap is not None"),
     ("key bias missing beside a null row", "13_parity::test_multihead", "kernels/fused.py",
@@ -99,7 +99,7 @@ MUTANTS = [Mutant(*row) for row in (
      "torch.promote_types(query.dtype, torch.float32)) * scale",
      "torch.promote_types(query.dtype, torch.float32))"),
     ("dropout outside training", "10_hull::test_dropout_is_off", LAYER,
-     "dropout if self.training else 0.0", "dropout"),
+     "check_dropout(self.dropout) * self.training", "check_dropout(self.dropout)"),
     ("weights shown after dropout", "11_maps::test_layer", LAYER,
      "weights(problem if kept is None else only_heads(problem, kept))",
      "torch.dropout(weights(problem if kept is None else only_heads(problem, kept)),"

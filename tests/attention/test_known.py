@@ -13,6 +13,7 @@ import crossattention as xa
 from crossattention.attention.choose import KERNELS, by_name, choose, seconds
 from crossattention.attention.door import enter
 from crossattention.attention.known import read_known
+from crossattention.kernels.native.library import absent
 from problems import MASKS, OWNERS, masks, streams
 
 DEFAULTS: dict[str, Any] = dict.fromkeys(
@@ -89,6 +90,46 @@ def test_lengths_are_looked_at_each_time() -> None:
         lengths.copy_(torch.tensor(filled))
         with pytest.raises(xa.ContractError, match=f"values from {wrong}"):
             xa.attend(query, key, value, lengths=lengths)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("empty", ["t", "s", "e"])
+def test_lengths_are_looked_at_where_nothing_is_read(empty: str) -> None:
+    query, key, value = streams([0, 1, 2], dtype=torch.float32)
+    some = {"t": slice(0 if empty == "t" else None), "s": slice(0 if empty == "s" else None)}
+    query, key, value = query[:, :, some["t"]], key[:, :, some["s"]], value[:, :, some["s"]]
+    value = value[..., :0] if empty == "e" else value
+    assert not xa.attend(query, key, value, lengths=[0, 0, 0]).any()
+    with pytest.raises(xa.ContractError, match="values from 0 to 8"):
+        xa.attend(query, key, value, lengths=[0, 8, 0])
+
+
+@torch.no_grad()
+def test_numbers_that_lie_elsewhere_are_not_taken_for_addresses() -> None:
+    query, key, value = streams([0, 0, 1], dtype=torch.float32)
+    owner = xa.Owner.of([0, 0, 1], len(key))
+    for _ in "ab":
+        xa.attend(query, key, value, owner=owner)
+        with pytest.raises(xa.ContractError, match="`owner` must be with its values"):
+            xa.attend(query, key, value, owner=owner.to("meta"))
+        far = [each.to("meta") for each in (query, key, value)]
+        assert xa.attend(*far, owner=owner.to("meta")).is_meta
+    key.untyped_storage().resize_(0)
+    if absent() == "":
+        with pytest.raises(xa.ContractError, match="one whose storage is empty"):
+            xa.attend(query, key, value, owner=owner)
+
+
+@torch.no_grad()
+@pytest.mark.skipif(absent() != "", reason="torch indexes, and says so")
+@pytest.mark.parametrize("wrong", [-1, 3, 10**9])
+def test_an_owner_that_was_changed_since_reads_no_further(wrong: int) -> None:
+    query, key, value = streams([0, 0, 1], dtype=torch.float32)
+    owner = xa.Owner.of([0, 0, 1], len(key))
+    xa.attend(query, key, value, owner=owner)
+    owner.index[1] = wrong
+    with pytest.raises(xa.ContractError, match="`owner` must be between 0 and 2"):
+        xa.attend(query, key, value, owner=owner)
 
 
 @torch.no_grad()

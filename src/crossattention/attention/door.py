@@ -15,7 +15,7 @@ from torch import Tensor
 from crossattention import mask as masks
 from crossattention.argument import FLOATS, check_number, check_tensor
 from crossattention.attention.hidden import combine
-from crossattention.errors import ContractError, complaint
+from crossattention.errors import ContractError, complaint, describe
 from crossattention.kernels.contract import Problem, Score
 from crossattention.mask import Causal
 from crossattention.owner import Owner
@@ -45,6 +45,7 @@ def enter(
         query, key, value = query[:, None], key[:, None], value[:, None]  # -> [b, 1, t, d]
     (b, h, t, d), (m, _, s, _) = query.shape, key.shape
     owned = check_owner(owner, b, m)
+    check_place(owned, key)
     mask = combine((b, h, t, s), query.device, None, visible, bias, causal)
     if lengths is not None:
         mask = mask._replace(lengths=masks.check_lengths(lengths, m, s).to(key.device))
@@ -117,6 +118,13 @@ def check_owner(
         do = "name one memory for each query sequence"
         raise ContractError(complaint("owner", want, given, do))
     return owned
+
+
+def check_place(owner: Owner | None, key: Tensor) -> None:
+    """Check that an owner has values where the memories have some."""
+    if owner is not None and owner.index.is_meta and not key.is_meta:
+        want, do = "with its values, as the memories have theirs", "make it on their device"
+        raise ContractError(complaint("owner", want, describe(owner.index), do))
 
 
 def check_scale(scale: float | None, width: int) -> float:

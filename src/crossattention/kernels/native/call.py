@@ -13,13 +13,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from crossattention.errors import ContractError, complaint
 from crossattention.kernels.native.library import INSTRUCTIONS, best, loaded
 from crossattention.mask import check_lengths
+from crossattention.owner import Owner
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.bool: 3, torch.int64: 4}
 _NOTHING = (0,) * 6
 _PROBLEM, _GIVEN = struct.Struct("8qd49q"), struct.Struct("10qdq")
-_NO_LENGTH = 2  # what the library says of a length below 0, or above s
+_NO_LENGTH, _NO_OWNER, _NOWHERE = 2, 3, 4  # what the library says of what it is given
 
 
 class Layout(NamedTuple):
@@ -86,10 +88,12 @@ class Layout(NamedTuple):
         """Read with tensors of this layout, and fill `lse`, float32 [b, h, t], if there is one.
 
         Raises:
-            ContractError: a length below 0 or above s.
+            ContractError: a length below 0 or above s, an owner that is no memory, freed numbers.
         """
         output = empty(query, self.shape, self.is_merged)
         if self.is_empty or not (self.shape[3] or lse is not None):
+            if rows is not None and rows.dim() == 1:
+                check_lengths(rows, *key.shape[::2])
             if lse is not None:
                 lse.fill_(-torch.inf)
             return output.zero_()
@@ -105,10 +109,8 @@ class Layout(NamedTuple):
             scale, torch.get_num_threads(),
         )  # fmt: skip
         failed = loaded().crossattention_read(self.told, given)
-        if failed == _NO_LENGTH and rows is not None:
-            check_lengths(rows, *key.shape[::2])  # it says which
         if failed:
-            raise MemoryError("kernel `native` found no memory for its threads")
+            _explain(failed, key, rows, owner)
         return output
 
 
@@ -170,6 +172,19 @@ def number(instructions: str | None) -> int:
     (1, -1)
     """
     return -1 if instructions is None else INSTRUCTIONS.index(instructions)
+
+
+def _explain(failed: int, key: Tensor, rows: Tensor | None, owner: Tensor | None) -> None:
+    """Raise what the library found; whoever checks lengths and owners says which."""
+    if failed == _NO_LENGTH and rows is not None:
+        check_lengths(rows, *key.shape[::2])
+    if failed == _NO_OWNER and owner is not None:
+        Owner.of(owner, key.shape[0])
+    if failed == _NOWHERE:
+        want, do = "tensors with numbers", "clone them while they have some"
+        given = "one whose storage is empty"
+        raise ContractError(complaint("query`, `key` and `value", want, given, do))
+    raise MemoryError("kernel `native` found no memory for its threads")
 
 
 def _shared(tensor: Tensor | None) -> tuple[int, ...]:

@@ -77,8 +77,13 @@ class Native:
         return Cost(products(problem), read, m * g * tiles, touches(problem))
 
     def layout(self, problem: Problem) -> Layout | None:
-        """Write down what problems like this one share; None where a bias must be converted."""
-        mask, score = problem.mask, problem.score
+        """Write down what problems like this one share; None where more than addresses decides.
+
+        That is where a bias must be converted, and where numbers lie elsewhere or nowhere.
+        """
+        mask, score, owner = problem.mask, problem.score, problem.owner
+        if not (problem.query.is_cpu and (owner is None or owner.index.is_cpu)):
+            return None
         if mask.bias is not None and mask.bias.dtype not in _DTYPES or score.offset is not None:
             return None
         rows = mask.rows if mask.lengths is None else mask.lengths

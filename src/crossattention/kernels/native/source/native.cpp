@@ -138,14 +138,21 @@ Problem posed(const void* layout, const Given& given) {
     return p;
 }
 
-// Whether all lengths are from 0 to s, where there are any.
-bool has_lengths(const Problem& p) {
-    const int64_t* lengths = (const int64_t*)p.rows.data;
-    for (int64_t i = 0; lengths && p.rows.dtype == kLong && i < p.m; ++i) {
+// Why nothing can be read, as the caller is told.
+enum Fault : int64_t { kNone = 0, kNoRoom = 1, kNoLength = 2, kNoOwner = 3, kNowhere = 4 };
+
+// What a layout cannot know: numbers that were freed, and what owners and lengths say today.
+Fault fault_of(const Problem& p) {
+    if (p.d && !(p.query.data && p.key.data)) return kNowhere;
+    if (p.e && !p.value.data) return kNowhere;
+    for (int64_t i = 0; p.owner && i < p.b; ++i)
+        if (p.owner[i] < 0 || p.owner[i] >= p.m) return kNoOwner;
+    const int64_t* lengths = p.rows.dtype == kLong ? (const int64_t*)p.rows.data : nullptr;
+    for (int64_t i = 0; lengths && i < p.m; ++i) {
         int64_t length = lengths[i * p.rows.stride[0]];
-        if (length < 0 || length > p.s) return false;
+        if (length < 0 || length > p.s) return kNoLength;
     }
-    return true;
+    return kNone;
 }
 
 void map(const Map& p) {
@@ -170,17 +177,18 @@ __attribute__((visibility("default"))) int64_t crossattention_runs_here(int64_t 
     return crossattention::runs_here(set);
 }
 
-// Read; 0, or 1 where there is no memory left, or 2 where a length is none: then nothing was read.
+// Read; 0, or the fault for which nothing was read.
 __attribute__((visibility("default"))) int64_t crossattention_read(const void* layout,
                                                                    const crossattention::Given* given) {
+    using namespace crossattention;
+    Problem problem = posed(layout, *given);
+    Fault fault = fault_of(problem);
     try {
-        crossattention::Problem problem = crossattention::posed(layout, *given);
-        if (!crossattention::has_lengths(problem)) return 2;
-        crossattention::read(problem);
+        if (!fault) read(problem);
     } catch (const std::bad_alloc&) {
-        return 1;
+        return kNoRoom;
     }
-    return 0;
+    return fault;
 }
 
 // Map few rows; there is at least one.

@@ -126,6 +126,14 @@ def test_refused_in_words_and_left_as_it_was() -> None:
     assert [type(each) for each in model.modules()] == before
 
 
+@needs_native
+def test_halves_of_one_dtype_are_not_rounded_to_another() -> None:
+    model = halve(built(), torch.bfloat16)
+    with pytest.raises(ContractError, match="one whose weights were rounded to torch.bfloat16"):
+        halve(model, torch.float16)
+    assert halve(model).embedding.tokens.weight.dtype is torch.bfloat16
+
+
 def test_without_the_native_kernel_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crossattention.seq2seq.half.absent", lambda: "it is not built")
     with pytest.raises(ContractError, match="without the native kernel: it is not built"):

@@ -31,7 +31,8 @@ def halve(model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16) -> Encoder
     Returns:
         The model.
     Raises:
-        ContractError: where search would not be the faster for it, or weights are too large.
+        ContractError: where search would not be the faster for it, or weights are too large or
+            were rounded to the other dtype before.
 
     >>> from crossattention.seq2seq.config import Config
     >>> model = EncoderDecoder(Config(vocabulary=11, width=16, heads=2, feed_forward=32)).eval()
@@ -41,7 +42,7 @@ def halve(model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16) -> Encoder
     if dtype not in HALVES:
         want, do = "bfloat16 or float16", "leave the weights as they are, or choose one"
         raise ContractError(complaint("dtype", want, describe(dtype), do))
-    refusal = _refusal(model)
+    refusal = _refusal(model, dtype)
     if refusal:
         want, do = "one that can hold weights in half precision", "leave them in float32"
         raise ContractError(complaint("model", want, refusal, do))
@@ -55,7 +56,7 @@ def halve(model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16) -> Encoder
     return model.eval()
 
 
-def _refusal(model: EncoderDecoder) -> str:
+def _refusal(model: EncoderDecoder, dtype: torch.dtype) -> str:
     """Say what stands against it; empty where nothing does."""
     if not isinstance(model, EncoderDecoder):
         return describe(model)
@@ -63,6 +64,9 @@ def _refusal(model: EncoderDecoder) -> str:
         return f"one without the native kernel: {absent()}"
     if not knows(model):
         return "one that search runs as it is (training, hooks, other parts, dtypes or devices)"
+    held = model.embedding.tokens.weight.dtype
+    if held not in (torch.float32, dtype):  # what was rounded away is not to be had again
+        return f"one whose weights were rounded to {held}"
     linears = [each for each in model.modules() if isinstance(each, nn.Linear)]
     with torch.no_grad():
         if not all(maps_few(each.weight[:1], each.weight, each.bias) for each in linears):

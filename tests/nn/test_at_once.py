@@ -69,3 +69,6 @@ def test_it_refuses_what_a_memory_does() -> None:
     layer.key_norm, layer.scale = torch.nn.Identity(), float("nan")
     with pytest.raises(xa.ContractError, match="scale"):
         read_at_once(layer, query, rows, "raw")
+    layer.scale, layer.dropout = 1.0, 1.5
+    with pytest.raises(xa.ContractError, match="dropout"):
+        read_at_once(layer, query, rows, "raw")

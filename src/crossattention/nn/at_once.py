@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from crossattention.attention.attend import read
-from crossattention.attention.door import check_scale, check_softcap
+from crossattention.attention.door import check_dropout, check_scale, check_softcap
 from crossattention.attention.hidden import NOTHING
 from crossattention.content import Content
 from crossattention.kernels.contract import Problem, Score
@@ -50,7 +50,7 @@ def read_at_once(
     refused = raw.refusals(key, value, reader.key_norm, reader.rotary)
     (b, s, _), (_, _, t, d) = rows.shape, query.shape
     chosen = choose_form(form, form_costs(Life(b, s, t, 1, rows.dtype), sizes), refused)
-    dropped = reader.training and reader.dropout
+    dropped = check_dropout(reader.dropout) * reader.training
     if chosen != "raw" or not isinstance(key, raw.Linear):
         return None
     if dropped or reader.null_row is not None or not (b and s):

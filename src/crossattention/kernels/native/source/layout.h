@@ -84,6 +84,7 @@ constexpr int64_t kFew = 6;
 constexpr int64_t kStream = 2048;
 constexpr int64_t kPad = 16;
 constexpr int64_t kFarFloats = 1 << 20;  // a reading's keys and values beyond the nearer caches
+constexpr int64_t kStreamFloats = 3 << 20;  // and beyond the last, where other layers' lie as well
 // Most words of rows that are turned on their side, and floats of 32 such rows.
 constexpr int64_t kPanelWords = 64;
 constexpr int64_t kPanelRoom = 32 * kPanelWords;

@@ -113,7 +113,7 @@ void read_block(Tile& tile, int64_t first, int64_t count, bool careful) {
     lay(tile, p.value, first, count, p.e, tile.value, careful, [&](auto* value, int64_t stride) {
         if (careful) return add_carefully(tile, (const float*)(const void*)value, stride, count);
         if constexpr (std::is_same_v<decltype(value), const float*>)
-            if (tile.far)
+            if (tile.streams)
                 return add_values<FarRows>(queries, tile.scores, tile.step(), value, stride, count, tile.sums,
                                        tile.value_width);
         add_values<Near>(queries, tile.scores, tile.step(), value, stride, count, tile.sums,

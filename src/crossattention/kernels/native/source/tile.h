@@ -34,6 +34,7 @@ struct Tile {
     int64_t block;         // memory rows at a time
     int64_t visible_step;  // 0: one for all query rows
     bool far;              // whether rows are floats, and more than the nearer caches hold
+    bool streams;          // whether they are more than all caches hold, and each is met once
     bool hides = false;    // whether any row was hidden from any query row
 
     Tile(const Problem& p, const Task& t, const int64_t* sequences, float* room)
@@ -58,7 +59,9 @@ struct Tile {
         paired = Paired::kHere && p.query.dtype == kBrain && p.key.dtype == kBrain &&
                  p.d % Paired::kWidth == 0 && p.key.stride[3] == 1;
         block = block_rows();
-        far = p.key.dtype == kFloat && p.value.dtype == kFloat && p.m * p.g * p.s * (p.d + p.e) >= kFarFloats;
+        int64_t floats = p.m * p.g * p.s * (p.d + p.e);
+        far = p.key.dtype == kFloat && p.value.dtype == kFloat && floats >= kFarFloats;
+        streams = far && floats >= kStreamFloats && task.count == 1;
         const int64_t* step = p.visible.stride;
         visible_step = p.visible.data && (step[0] || step[1] || step[2]) ? block : 0;
     }

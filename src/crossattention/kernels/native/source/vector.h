@@ -103,11 +103,11 @@ struct Near {
 template <int64_t kAhead, int64_t kLines>
 struct Far {
     // `at` counts the row's vectors; no nearer than the second cache, so that more may be under way.
-    static void fetch(const float* from, int64_t at) {
+    // Calls of a function that is not inlined, and has no effect that a compiler sees, are left out.
+    static CROSSATTENTION_INLINE void fetch(const float* from, int64_t at) {
         if (at * kLanes % (16 * kLines) == 0) __builtin_prefetch(from + kAhead, 0, 2);
     }
-    // For just what lies there; `at` counts floats. Calls of a function that is not inlined, and has no
-    // effect that a compiler sees, would be left out.
+    // For just what lies there; `at` counts floats.
     static CROSSATTENTION_INLINE void ask(const float* from, int64_t at) {
         if (at % 16 == 0) __builtin_prefetch(from, 0, 2);
     }

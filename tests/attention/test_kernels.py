@@ -167,3 +167,16 @@ def test_layouts_do_not_matter() -> None:
         shared = xa.attend(query, key[:1].contiguous(), value[:1].contiguous(), owner=[0, 0, 0])
         for kernel in FAST:
             close(xa.attend(query, *one, kernel=kernel), shared, 1e-5)
+
+
+def test_what_is_chosen_is_differentiated_forwards() -> None:
+    torch.manual_seed(8)
+    query, key, value = streams([0, 1, 2])
+    tangent, step = torch.randn_like(query), 1e-6
+    near = [xa.attend(query + sign * step * tangent, key, value) for sign in (1, -1)]
+    wanted = (near[0] - near[1]) / (2 * step)
+    for _ in "ab":
+        found = torch.func.jvp(lambda x: xa.attend(x, key, value), (query,), (tangent,))[1]
+        close(found, wanted, 1e-7)
+        with pytest.raises(xa.NoKernelError, match="it has no forward differentiation"):
+            torch.func.jvp(lambda x: xa.attend(x, key, value, kernel="fused"), (query,), (query,))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from crossattention.kernels.contract import Cost, Problem, Reading, is_mixed, plainly
 from crossattention.kernels.count import products, touches, traffic
@@ -46,6 +47,9 @@ class Fused:
             ),
             "its bias has no gradient": bias is not None and _needs_gradient(bias),
             "its log-sum-exp has no gradient": problem.wants_lse and problem.wants_gradient,
+            "it has no forward differentiation": (
+                not torch.compiler.is_compiling() and forward_ad._current_level >= 0
+            ),
             "its log-sum-exp is offered on the CPU only": problem.wants_lse and not on_cpu,
         }
         return [words for words, refused in reasons.items() if refused]

@@ -41,7 +41,7 @@ class AttentionPool(nn.Module):
     cheaper for rows that are read once, by n queries; "raw" and "projected" are always taken.
 
     What is kept between calls is no part of `state_dict`, copies or pickles. Writes through
-    `.data` leave no trace in torch and are not seen.
+    `.data`, and to weights made in inference mode, leave no trace in torch and are not seen.
 
     Differs from `torch.nn.MultiheadAttention` with a repeated query: queries are projected once
     and not b times, rows are not projected where that costs more, and an empty input gives 0.

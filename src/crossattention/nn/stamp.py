@@ -3,8 +3,8 @@
 A memory carries the stamp of each layer that wrote into it, so a layer that has changed since
 cannot be answered with old keys: an adapter that is switched off changes a flag alone. Torch's
 fused optimisers change parameters without raising their version, so the first `remember` registers
-a hook that raises it after every optimiser step. Writes through `.data` raise nothing and cannot
-be seen.
+a hook that raises it after every optimiser step. Writes through `.data`, and to parameters made in
+inference mode, raise nothing and cannot be seen.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def explain_forms(
 
     >>> found = explain_forms(Reads(queries=1, memory=1500, width=512, heads=8))
     >>> found.chosen, found.flips_at
-    ('raw', 36)
+    ('raw', 35)
     """
     if dtype not in FLOATS:
         do = "pass torch.float32, say"

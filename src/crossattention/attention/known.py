@@ -19,7 +19,7 @@ from crossattention.attention.choose import choose, is_recorded
 from crossattention.attention.door import check_scale, enter
 from crossattention.attention.hidden import NOTHING, run
 from crossattention.kernels.contract import Kernel, Problem, Score
-from crossattention.kernels.native.call import Layout
+from crossattention.kernels.native.call import Given, Layout
 from crossattention.kernels.native.registered import PLAIN, are_followed
 from crossattention.mask import Mask, check_lengths
 from crossattention.owner import Owner
@@ -69,7 +69,7 @@ def read_known(
         return None
     factor = check_scale(scale, query.shape[3])
     if isinstance(known, Layout):
-        return known.read(query, key, value, counts, visible, bias, None, index, factor)
+        return known.read(Given(query, key, value, counts, visible, bias, None, index), factor)
     mask = _mask(visible, bias, counts, key)
     return run(known, Problem(query, key, value, owner, mask, Score(factor))).value
 

@@ -24,6 +24,26 @@ _PROBLEM, _GIVEN = struct.Struct("8qd49q"), struct.Struct("10qdq")
 _NO_LENGTH, _NO_OWNER, _NOWHERE = 2, 3, 4  # what the library says of what it is given
 
 
+class Given(NamedTuple):
+    """What a reading brings, checked.
+
+    Attributes:
+        query, key, value: [b, h, t, d], [m, g, s, d] and [m, g, s, e].
+        rows: which memory rows are real, bool [m, s], or how many from the first, int64 [m].
+        visible, bias, offset: rank 4, each axis of [b, h, t, s] full or 1; offset [b, h, t, 1].
+        owner: int64 [b].
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    rows: Tensor | None = None
+    visible: Tensor | None = None
+    bias: Tensor | None = None
+    offset: Tensor | None = None
+    owner: Tensor | None = None
+
+
 class Layout(NamedTuple):
     """What all readings of the same shapes, strides and dtypes share.
 
@@ -34,7 +54,7 @@ class Layout(NamedTuple):
         is_empty: whether there is nothing to read, or nobody who does.
 
     >>> x = torch.ones(2, 5, 3, 4)
-    >>> Layout.of(x, x, x[..., :2], None, None, None, None, softcap=0.0, instructions=-1).shape
+    >>> Layout.of(Given(x, x, x[..., :2]), softcap=0.0, instructions=-1).shape
     (2, 5, 3, 2)
     """
 
@@ -44,19 +64,9 @@ class Layout(NamedTuple):
     is_empty: bool
 
     @classmethod
-    def of(
-        cls,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        rows: Tensor | None,
-        visible: Tensor | None,
-        bias: Tensor | None,
-        offset: Tensor | None,
-        softcap: float,
-        instructions: int,
-    ) -> Layout:
+    def of(cls, given: Given, softcap: float, instructions: int) -> Layout:
         """Write down what readings of tensors like these share."""
+        query, key, value, rows, visible, bias, offset, _ = given
         (b, h, t, d), (m, g, s, e) = query.shape, value.shape
         is_merged = lies_merged(query)
         order = (t * h * e, e, h * e, 1) if is_merged else (h * t * e, t * e, e, 1)
@@ -72,24 +82,13 @@ class Layout(NamedTuple):
         )  # fmt: skip
         return cls(told, (b, h, t, e), is_merged, not (m and s and b and h and t))
 
-    def read(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        rows: Tensor | None,
-        visible: Tensor | None,
-        bias: Tensor | None,
-        offset: Tensor | None,
-        owner: Tensor | None,
-        scale: float,
-        lse: Tensor | None = None,
-    ) -> Tensor:
+    def read(self, given: Given, scale: float, lse: Tensor | None = None) -> Tensor:
         """Read with tensors of this layout, and fill `lse`, float32 [b, h, t], if there is one.
 
         Raises:
             ContractError: a length below 0 or above s, an owner that is no memory, freed numbers.
         """
+        query, key, value, rows, visible, bias, offset, owner = given
         output = empty(query, self.shape, self.is_merged)
         if self.is_empty or not (self.shape[3] or lse is not None):
             if rows is not None and rows.dim() == 1:
@@ -97,7 +96,7 @@ class Layout(NamedTuple):
             if lse is not None:
                 lse.fill_(-torch.inf)
             return output.zero_()
-        given = _GIVEN.pack(
+        lies = _GIVEN.pack(
             query.data_ptr(), key.data_ptr(), value.data_ptr(),
             0 if visible is None else visible.data_ptr(),
             0 if bias is None else bias.data_ptr(),
@@ -108,40 +107,25 @@ class Layout(NamedTuple):
             0 if owner is None else owner.data_ptr(),
             scale, torch.get_num_threads(),
         )  # fmt: skip
-        failed = loaded().crossattention_read(self.told, given)
+        failed = loaded().crossattention_read(self.told, lies)
         if failed:
-            _explain(failed, key, rows, owner)
+            _explain(failed, given)
         return output
 
 
 def read(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Tensor | None,
-    visible: Tensor | None,
-    bias: Tensor | None,
-    offset: Tensor | None,
-    owner: Tensor | None,
-    scale: float,
-    softcap: float,
-    wants_lse: bool,
-    instructions: int,
+    given: Given, scale: float, softcap: float, wants_lse: bool, instructions: int
 ) -> tuple[Tensor, Tensor | None]:
-    """Read [b, h, t, d] over [m, g, s, d] and [m, g, s, e]; also give lse [b, h, t], or None.
-
-    `rows` says which memory rows are real, bool [m, s], or how many from the first, int64 [m].
+    """Read; give the value [b, h, t, e], and lse [b, h, t] or None.
 
     >>> from crossattention.kernels.native.library import absent
-    >>> x, none = torch.ones(1, 1, 1, 2), None
-    >>> run = lambda: read(x, x, x, none, none, none, none, none, 1.0, 0.0, False, -1)
-    >>> absent() != "" or run()[0].tolist() == [[[[1.0, 1.0]]]]
+    >>> x = torch.ones(1, 1, 1, 2)
+    >>> absent() != "" or read(Given(x, x, x), 1.0, 0.0, False, -1)[0].tolist() == [[[[1.0, 1.0]]]]
     True
     """
-    given = (query, key, value, rows, visible, bias, offset)
-    layout = Layout.of(*given, softcap, instructions)
-    lse = query.new_empty(layout.shape[:3], dtype=torch.float32) if wants_lse else None
-    return layout.read(*given, owner, scale, lse), lse
+    layout = Layout.of(given, softcap, instructions)
+    lse = given.query.new_empty(layout.shape[:3], dtype=torch.float32) if wants_lse else None
+    return layout.read(given, scale, lse), lse
 
 
 def lies_merged(query: Tensor) -> bool:
@@ -174,16 +158,17 @@ def number(instructions: str | None) -> int:
     return -1 if instructions is None else INSTRUCTIONS.index(instructions)
 
 
-def _explain(failed: int, key: Tensor, rows: Tensor | None, owner: Tensor | None) -> None:
+def _explain(failed: int, given: Given) -> None:
     """Raise what the library found; whoever checks lengths and owners says which."""
-    if failed == _NO_LENGTH and rows is not None:
-        check_lengths(rows, *key.shape[::2])
-    if failed == _NO_OWNER and owner is not None:
-        Owner.of(owner, key.shape[0])
+    memories, rows = given.key.shape[::2]
+    if failed == _NO_LENGTH and given.rows is not None:
+        check_lengths(given.rows, memories, rows)
+    if failed == _NO_OWNER and given.owner is not None:
+        Owner.of(given.owner, memories)
     if failed == _NOWHERE:
         want, do = "tensors with numbers", "clone them while they have some"
-        given = "one whose storage is empty"
-        raise ContractError(complaint("query`, `key` and `value", want, given, do))
+        found = "one whose storage is empty"
+        raise ContractError(complaint("query`, `key` and `value", want, found, do))
     raise MemoryError("kernel `native` found no memory for its threads")
 
 

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from crossattention.errors import ContractError, complaint
 from crossattention.kernels.contract import Cost, Problem, Reading
 from crossattention.kernels.count import products, touches, traffic
-from crossattention.kernels.native.call import Layout, number
+from crossattention.kernels.native.call import Given, Layout, number
 from crossattention.kernels.native.library import INSTRUCTIONS, absent, runs_here
 from crossattention.kernels.native.registered import read
 
@@ -81,32 +81,30 @@ class Native:
 
         That is where a bias must be converted, and where numbers lie elsewhere or nowhere.
         """
-        mask, score, owner = problem.mask, problem.score, problem.owner
-        if not (problem.query.is_cpu and (owner is None or owner.index.is_cpu)):
+        given, score = _given(problem), problem.score
+        if not (given.query.is_cpu and (given.owner is None or given.owner.is_cpu)):
             return None
-        if mask.bias is not None and mask.bias.dtype not in _DTYPES or score.offset is not None:
+        if given.bias is not problem.mask.bias or given.offset is not None:
             return None
-        rows = mask.rows if mask.lengths is None else mask.lengths
-        return Layout.of(
-            problem.query, problem.key, problem.value, rows, mask.visible, mask.bias, None,
-            score.softcap or 0.0, number(self.instructions),
-        )  # fmt: skip
+        return Layout.of(given, score.softcap or 0.0, number(self.instructions))
 
     def run(self, problem: Problem) -> Reading:
         """Compute."""
-        mask, score, owner = problem.mask, problem.score, problem.owner
-        bias, offset = mask.bias, score.offset
-        rows = mask.rows if mask.lengths is None else mask.lengths
-        if bias is not None and bias.dtype not in _DTYPES:
-            bias = bias.float()
-        if offset is not None and offset.dtype not in _DTYPES:
-            offset = offset.float()
-        value, lse = read(
-            problem.query, problem.key, problem.value, rows, mask.visible, bias, offset,
-            None if owner is None else owner.index, score.scale, score.softcap or 0.0,
-            problem.wants_lse, number(self.instructions),
-        )  # fmt: skip
-        return Reading(value, lse)
+        score, how = problem.score, (problem.wants_lse, number(self.instructions))
+        return Reading(*read(_given(problem), score.scale, score.softcap or 0.0, *how))
+
+
+def _given(problem: Problem) -> Given:
+    """Say what a problem brings; biases and offsets in a dtype that the library reads."""
+    query, key, value, owner, mask, score, _, _ = problem
+    bias, offset = mask.bias, score.offset
+    rows = mask.rows if mask.lengths is None else mask.lengths
+    if bias is not None and bias.dtype not in _DTYPES:
+        bias = bias.float()
+    if offset is not None and offset.dtype not in _DTYPES:
+        offset = offset.float()
+    index = None if owner is None else owner.index
+    return Given(query, key, value, rows, mask.visible, bias, offset, index)
 
 
 def is_transformed() -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from crossattention.errors import NoKernelError
 from crossattention.kernels.native import call
+from crossattention.kernels.native.call import Given
 
 SCHEMA = (
     "native_read(Tensor query, Tensor key, Tensor value, Tensor? rows, Tensor? visible,"
@@ -25,32 +26,18 @@ PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def read(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Tensor | None,
-    visible: Tensor | None,
-    bias: Tensor | None,
-    offset: Tensor | None,
-    owner: Tensor | None,
-    scale: float,
-    softcap: float,
-    wants_lse: bool,
-    instructions: int,
+    given: Given, scale: float, softcap: float, wants_lse: bool, instructions: int
 ) -> tuple[Tensor, Tensor | None]:
     """Read through the operator where it is followed, else at once; as `call.read`.
 
-    >>> x, none = torch.ones(1, 1, 1, 2, device="meta"), None
-    >>> read(x, x, x, none, none, none, none, none, 1.0, 0.0, False, 0)[0].shape
+    >>> x = torch.ones(1, 1, 1, 2, device="meta")
+    >>> read(Given(x, x, x), 1.0, 0.0, False, 0)[0].shape
     torch.Size([1, 1, 1, 2])
     """
-    given = (
-        query, key, value, rows, visible, bias, offset, owner,
-        scale, softcap, wants_lse, instructions,
-    )  # fmt: skip
-    if not is_followed(*(each for each in given[:8] if each is not None)):
-        return call.read(*given)
-    output, lse = torch.ops.crossattention.native_read.default(*given)
+    how = (scale, softcap, wants_lse, instructions)
+    if not is_followed(*(each for each in given if each is not None)):
+        return call.read(given, *how)
+    output, lse = torch.ops.crossattention.native_read.default(*given, *how)
     return output, lse if wants_lse else None
 
 
@@ -81,7 +68,7 @@ def are_followed() -> bool:
 
 def _on_cpu(*given: Any) -> tuple[Tensor, Tensor]:
     _refuse_gradients(*given)
-    return _both(*call.read(*given))
+    return _both(*call.read(Given(*given[:8]), *given[8:]))
 
 
 def _fake(*given: Any) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ A named kernel never falls back: it runs, or its refusals are raised.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TypeVar
 
 import torch
 from torch.autograd import forward_ad
@@ -19,7 +20,8 @@ from crossattention.kernels.native import Native
 from crossattention.kernels.reference import Reference
 
 KERNELS: tuple[Kernel, ...] = (Reference(), Matmul(), Fused(), Native())
-MOST = 4096  # choices that are kept at a time
+MOST = 4096  # traits whose choices are kept at a time
+T = TypeVar("T")
 _CHOICES: dict[Hashable, Kernel] = {}
 
 
@@ -67,10 +69,20 @@ def _known(problem: Problem) -> Kernel:
     traits = _traits(problem)
     chosen = _CHOICES.get(traits)
     if chosen is None:
-        if len(_CHOICES) >= MOST:
-            _CHOICES.clear()
-        chosen = _CHOICES[traits] = cheapest(problem)
+        chosen = keep(_CHOICES, traits, cheapest(problem))
     return chosen
+
+
+def keep(found: dict[Hashable, T], traits: Hashable, made: T) -> T:
+    """Keep what was made for some traits, and give it; of too many, all before are forgotten.
+
+    >>> keep({}, (2, 3), "matmul")
+    'matmul'
+    """
+    if len(found) >= MOST:
+        found.clear()
+    found[traits] = made
+    return made
 
 
 def is_recorded() -> bool:

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 
 from crossattention.argument import listed
-from crossattention.attention.choose import choose, is_recorded
+from crossattention.attention.choose import choose, keep
 from crossattention.attention.door import check_scale, enter
 from crossattention.attention.hidden import NOTHING, run
 from crossattention.kernels.contract import Kernel, Problem, Score
 from crossattention.kernels.native.call import Given, Layout
+from crossattention.kernels.native.kernel import is_transformed
 from crossattention.kernels.native.registered import PLAIN, are_followed
 from crossattention.mask import Mask, check_lengths
 from crossattention.owner import Owner
 
-MOST = 4096  # traits that are kept at a time
 _KNOWN: dict[Hashable, Layout | Kernel] = {}
 _Shared = Owner | Tensor | Sequence[int] | None
 
@@ -51,7 +51,7 @@ def read_known(
     ...     read_known(x, x, x).tolist(), read_known(x[0], x[0], x[0])
     ([[[[1.0, 1.0]]]], None)
     """
-    if torch.is_grad_enabled() or is_recorded() or are_followed():
+    if torch.is_grad_enabled() or are_followed() or is_transformed():
         return None
     counts = lengths if lengths is None or isinstance(lengths, Tensor) else listed(lengths)
     if (counts is None and lengths is not None) or not (owner is None or isinstance(owner, Owner)):
@@ -97,10 +97,7 @@ def _learn(
     layout = getattr(known, "layout", None)
     if layout is not None and mask.lengths is lengths:
         known = layout(problem) or known
-    if len(_KNOWN) >= MOST:
-        _KNOWN.clear()
-    _KNOWN[traits] = known
-    return known
+    return keep(_KNOWN, traits, known)
 
 
 def _mask(visible: Tensor | None, bias: Tensor | None, lengths: Tensor | None, key: Tensor) -> Mask:

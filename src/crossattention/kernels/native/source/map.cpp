@@ -14,11 +14,11 @@ namespace {
 
 constexpr int64_t kTogether = 8;  // weight rows
 
-// The first rows to meet weight rows fetch what lies 16 KiB behind these, whenever they load.
+// The first rows to meet weight rows fetch what lies behind these, whenever they load.
 template <class T>
 struct Fetching : Single<T> {
     static Floats row_of(const T* from) {
-        __builtin_prefetch((const char*)from + (1 << 14), 0, 2);
+        Far<(1 << 14), 1>::fetch(from, 0);
         return load(from);
     }
 };

@@ -70,15 +70,15 @@ private:
             parts.push_back(long_enough < 2 ? 1 : most < long_enough ? most : long_enough);
             if (parts.back() > 1) size += parts.back() * task.count * (padded(p.e) + 2);
         }
-        room.reset(new float[size_t(size)]);
+        if (size) room.reset(new float[size_t(size)]);
         float* free_room = room.get();
         for (size_t i = 0; i < whole.size(); ++i) {
             int64_t rows = whole[i].end;
             for (int64_t k = 0; k < parts[i]; ++k) {
                 Task part = whole[i];
-                auto cut = [&](int64_t at) { return (rows * at / parts[i] + kPad / 2) / kPad * kPad; };
-                part.begin = cut(k);
-                part.end = k + 1 == parts[i] ? rows : cut(k + 1);
+                auto border = [&](int64_t at) { return (rows * at / parts[i] + kPad / 2) / kPad * kPad; };
+                part.begin = border(k);
+                part.end = k + 1 == parts[i] ? rows : border(k + 1);
                 if (parts[i] > 1) {
                     part.part = free_room;
                     if (k == 0) whole[i].part = free_room;

@@ -14,7 +14,7 @@ namespace crossattention {
 namespace CROSSATTENTION_SET {
 namespace {
 
-using FarRows = Far<4096, 2>;
+using FarRows = Far<(1 << 14), 2>;
 constexpr int64_t kRowsAhead = 64;  // asked for; where it is a block, all passes over one share the asking
 
 // Give `then` rows that a kernel may read, and their stride: where they lie, or copied as floats.

@@ -93,7 +93,7 @@ inline Floats load(const Half* from) {
 }
 
 // How rows are asked for before they are met: not at all, where the processor foresees what is read and
-// caches hold it; or some floats ahead, every so many lines, where they come from memory.
+// caches hold it; or some bytes ahead, every so many lines, where they come from memory.
 struct Near {
     template <class T>
     static void fetch(const T*, int64_t) {}
@@ -104,8 +104,10 @@ template <int64_t kAhead, int64_t kLines>
 struct Far {
     // `at` counts the row's vectors; no nearer than the second cache, so that more may be under way.
     // Calls of a function that is not inlined, and has no effect that a compiler sees, are left out.
-    static CROSSATTENTION_INLINE void fetch(const float* from, int64_t at) {
-        if (at * kLanes % (16 * kLines) == 0) __builtin_prefetch(from + kAhead, 0, 2);
+    template <class T>
+    static CROSSATTENTION_INLINE void fetch(const T* from, int64_t at) {
+        if (at * kLanes * int64_t(sizeof *from) % (64 * kLines) == 0)
+            __builtin_prefetch((const char*)from + kAhead, 0, 2);
     }
     // For just what lies there; `at` counts floats.
     static CROSSATTENTION_INLINE void ask(const float* from, int64_t at) {

@@ -41,10 +41,15 @@ def compare_rounded(
     Raises:
         Unequal: they differ without a tie.
     """
+    plain = rounded(model, half.model.embedding.tokens.weight.dtype)
+    return compare_tokens(Ours(plain), half, batches, beams)
+
+
+def rounded(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
+    """Give a copy of a model whose weights are rounded to a dtype, and held as they were."""
     plain = copy.deepcopy(model)
-    dtype = half.model.embedding.tokens.weight.dtype
     with torch.no_grad():
         for each in plain.modules():
             if isinstance(each, nn.Linear | nn.Embedding):
                 each.weight.copy_(each.weight.to(dtype))
-    return compare_tokens(Ours(plain), half, batches, beams)
+    return plain

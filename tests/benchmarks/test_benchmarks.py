@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from benchmarks import adopt_models
 from benchmarks.__main__ import APART, QUESTIONS
 from benchmarks.ctranslate2_model import convert
 from benchmarks.goals import GOALS, Goal
@@ -122,3 +124,16 @@ def test_converting_leaves_our_weights_alone(tmp_path: Path, quantization: str) 
     before = {name: each.clone() for name, each in model.state_dict().items()}
     convert(model, tmp_path / "converted", quantization)
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+
+
+def test_real_weights_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise SystemExit("weights are not installed")
+
+    adopt_models._real.cache_clear()
+    monkeypatch.setitem(sys.modules, "real_whisper", SimpleNamespace(load=load))
+    monkeypatch.setenv(adopt_models.SPEECH, "heard.wav")
+    asked = Run()
+    names = [shape.name for shape in adopt_models.shapes(asked)]
+    assert names[0] == "Whisper base, random"
+    assert asked.missing == ["real_whisper: weights are not installed"]

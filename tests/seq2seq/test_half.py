@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.halves import rounded
 from crossattention.errors import ContractError
 from crossattention.kernels.native.library import absent, best
 from crossattention.kernels.native.linear import HALVES
@@ -34,16 +35,6 @@ def built(norm: str = "pre", width: int = 48) -> EncoderDecoder:
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return model
-
-
-def rounded(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
-    """Round the same weights and back, in a model of plain modules."""
-    plain = copy.deepcopy(model)
-    with torch.no_grad():
-        for each in plain.modules():
-            if isinstance(each, nn.Linear | nn.Embedding):
-                each.weight.copy_(each.weight.to(dtype).float())
-    return plain
 
 
 @needs_native

@@ -112,18 +112,18 @@ def map_average(reading: Reading, value: Linear, memory_heads: int, total: Tenso
     """
     average, weight, bias = reading.value, value.weight, value.bias
     b, h, t, _ = average.shape
-    added = bias if total is None else None  # in full, by the map itself
-    if h == memory_heads and maps_few(average[:, 0], weight, added):
+    if h == memory_heads and maps_few(average[:, 0], weight, bias):
         rows = average.transpose(1, 2).flatten(0, 1)  # [b, h, t, c] -> [b·t, h, c]
-        mapped = linear(rows, weight, added, by_group=True)  # -> [b·t, h·e]
-        mapped = mapped.view(b, t, h, -1).transpose(1, 2)  # -> [b, h, t, e]
+        mapped = linear(rows, weight, bias if total is None else None, by_group=True)
+        mapped = mapped.view(b, t, h, -1).transpose(1, 2)  # [b·t, h·e] -> [b, h, t, e]
+        if total is None:
+            return mapped
     else:
-        added = None
         grouped = average.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
         weight = weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
         each = _product(grouped, weight.transpose(1, 2))  # -> [b, g, r·t, e]
         mapped = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
-    if bias is None or added is not None:
+    if bias is None:
         return mapped
     share = bias.view(memory_heads, 1, -1).repeat_interleave(h // memory_heads, 0)  # [h, 1, e]
     if total is not None:

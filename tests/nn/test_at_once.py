@@ -9,7 +9,7 @@ import torch
 
 import crossattention as xa
 from crossattention.nn import CrossAttention, NullRow
-from crossattention.nn.at_once import read_at_once
+from crossattention.nn.at_once import plan_at_once
 
 
 def made(**options: object) -> CrossAttention:
@@ -33,10 +33,11 @@ def test_it_equals_a_memory(grad: bool, softcap: float | None, memory_heads: int
         layer.value_projection.bias,
     ]
     with nullcontext() if grad else torch.no_grad():
-        found = read_at_once(layer, query, rows, "raw")
+        plan = plan_at_once(layer, query, rows, "raw")
+        found = plan.read(layer, rows)
         memory = layer.remember(rows, form="raw")
         wanted = layer.read(query.expand(3, -1, -1, -1), memory)
-    assert found is not None and found.lse is found.reads is None
+    assert found.lse is found.reads is None
     torch.testing.assert_close(found.value, wanted.value)
     if grad:
         pairs = [torch.autograd.grad(each.value.sin().sum(), inputs) for each in (found, wanted)]
@@ -46,29 +47,29 @@ def test_it_equals_a_memory(grad: bool, softcap: float | None, memory_heads: int
 
 def test_what_takes_a_memory() -> None:
     layer, query, rows = made(), torch.randn(1, 4, 2, 3).double(), torch.randn(3, 7, 5).double()
-    assert read_at_once(layer, query, rows, "projected") is None
-    assert read_at_once(layer, query, rows) is None  # so few rows are projected
-    assert read_at_once(layer, query, rows[:0], "raw") is None
-    assert read_at_once(layer, query, rows[:, :0], "raw") is None
+    assert plan_at_once(layer, query, rows, "projected") is None
+    assert plan_at_once(layer, query, rows) is None  # so few rows are projected
+    assert plan_at_once(layer, query, rows[:0], "raw") is None
+    assert plan_at_once(layer, query, rows[:, :0], "raw") is None
     layer.train().dropout = 0.3
-    assert read_at_once(layer, query, rows, "raw") is None
+    assert plan_at_once(layer, query, rows, "raw") is None
     layer.eval().null_row = NullRow(4, 3, 3).double()
-    assert read_at_once(layer, query, rows, "raw") is None
+    assert plan_at_once(layer, query, rows, "raw") is None
 
 
 def test_it_refuses_what_a_memory_does() -> None:
     layer, query, rows = made(), torch.randn(1, 4, 2, 3).double(), torch.randn(3, 7, 5).double()
     for given in (rows[0], rows.long(), rows.float(), rows[..., :3]):
         with pytest.raises(xa.ContractError, match="rows"):
-            read_at_once(layer, query, given, "raw")
+            plan_at_once(layer, query, given, "raw")
     layer.key_norm = torch.nn.LayerNorm(3).double()
     with pytest.raises(xa.ContractError, match="key norm"):
-        read_at_once(layer, query, rows, "raw")
+        plan_at_once(layer, query, rows, "raw")
     with pytest.raises(xa.ContractError, match="form"):
-        read_at_once(layer, query, rows, "folded")
+        plan_at_once(layer, query, rows, "folded")
     layer.key_norm, layer.scale = torch.nn.Identity(), float("nan")
     with pytest.raises(xa.ContractError, match="scale"):
-        read_at_once(layer, query, rows, "raw")
+        plan_at_once(layer, query, rows, "raw")
     layer.scale, layer.dropout = 1.0, 1.5
     with pytest.raises(xa.ContractError, match="dropout"):
-        read_at_once(layer, query, rows, "raw")
+        plan_at_once(layer, query, rows, "raw")

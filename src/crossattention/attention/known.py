@@ -57,7 +57,7 @@ def read_known(
     if (counts is None and lengths is not None) or not (owner is None or isinstance(owner, Owner)):
         return None
     index = None if owner is None else owner.index
-    traits = _traits(query, key, value, visible, bias, counts, index)
+    traits = traits_of(query, key, value, visible, bias, counts, index)
     if traits is None:
         return None
     if owner is not None:
@@ -108,8 +108,12 @@ def _mask(visible: Tensor | None, bias: Tensor | None, lengths: Tensor | None, k
     return Mask(None, visible, bias, None, lengths)
 
 
-def _traits(*given: Tensor | None) -> Hashable:
-    """List what decides how tensors are read; None where more than that decides."""
+def traits_of(*given: Tensor | None) -> Hashable | None:
+    """List what decides how tensors are read; None where more than that decides.
+
+    >>> traits_of(torch.ones(2, 3))[:2]
+    (torch.Size([2, 3]), (3, 1))
+    """
     traits: list[Hashable] = []
     for each in given:
         if each is None:

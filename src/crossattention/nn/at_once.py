@@ -3,45 +3,86 @@
     value[b, h, t] = W_v (softmax(scale · (W_kᵀ q)·x) x) + b_v
 
 A memory is checked, stamped and found again, as it may be kept and shared. For rows that are all
-real and visible, and that nobody reads again, nothing of that need be made.
+real and visible, and that nobody reads again, nothing of that need be made. How rows are read hangs
+on the reader, its queries and the rows' traits; a plan of it may be kept as long as these last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import NamedTuple
+
 from torch import Tensor
 
 from crossattention.attention.attend import read
+from crossattention.attention.choose import choose
 from crossattention.attention.door import check_dropout, check_scale, check_softcap
 from crossattention.attention.hidden import NOTHING
+from crossattention.attention.known import traits_of
 from crossattention.content import Content
-from crossattention.kernels.contract import Problem, Score
+from crossattention.kernels.contract import Problem, Reading, Score
+from crossattention.kernels.native.call import Given, Layout
+from crossattention.kernels.native.registered import are_followed
 from crossattention.nn import raw
 from crossattention.nn.form import Life, check_sources, choose_form, form_costs
 from crossattention.nn.pose import HeadsRead, answer, check_differentiable
 from crossattention.nn.reader import Reader
+from crossattention.nn.stamp import stamp_of
 from crossattention.source import check_rows
 
 _RAW = Content(())  # neither keys nor values
 
 
-def read_at_once(
-    reader: Reader, query: Tensor, rows: Tensor, form: str = "auto", fold: raw.Fold = raw.fold_query
-) -> HeadsRead | None:
-    """Read rows [b, s, c] with projected queries; None where it takes a memory.
+class Plan(NamedTuple):
+    """How rows of one shape are read at once, by queries that are folded already.
+
+    Attributes:
+        query: `[b, h, t, c]`, folded through the key projection.
+        score: of the reading.
+        layout: what the native kernel is told of such rows; None where another one is run, or the
+            kernel is chosen anew.
+    """
+
+    query: Tensor
+    score: Score
+    layout: Layout | None = None
+
+    def read(self, reader: Reader, rows: Tensor) -> HeadsRead:
+        """Read rows [b, s, c] like those that this was made for."""
+        one = rows[:, None]  # [b, s, c] -> [b, 1, s, c]
+        problem = Problem(self.query, one, one, None, NOTHING, self.score)
+        if self.layout is None:
+            check_differentiable(self.query, one)
+            found = read(problem, reader.kernel)
+        else:
+            found = Reading(self.layout.read(Given(self.query, one, one), self.score.scale))
+        value, heads = reader.value_projection, reader.sizes.memory_heads
+        return HeadsRead(answer(found, problem, _RAW, value, heads), None, None)
+
+
+def plan_at_once(
+    reader: Reader,
+    query: Tensor,
+    rows: Tensor,
+    form: str = "auto",
+    fold: raw.Fold = raw.fold_query,
+    traits: Hashable | None = None,
+) -> Plan | None:
+    """Plan to read rows [b, s, c] with projected queries; None where it takes a memory.
 
     Args:
         reader: whose keys and values are read.
         query: `[1, h, t, d]`, asked of every sequence; projected and normed.
         rows: floats, all of them real and visible.
         form, fold: as in `Reader.remember` and `Reader.read`.
+        traits: from `traits_at_once`, if the plan will be kept for rows of these.
     Raises:
         ContractError: as `Reader.remember` and `Reader.read`.
 
     >>> import torch
     >>> from crossattention.nn import CrossAttention
-    >>> read_at_once(
-    ...     CrossAttention(8, 2), torch.ones(1, 2, 3, 4), torch.ones(5, 7, 8), "raw"
-    ... ).value.shape
+    >>> layer, rows = CrossAttention(8, 2), torch.ones(5, 7, 8)
+    >>> plan_at_once(layer, torch.ones(1, 2, 3, 4), rows, "raw").read(layer, rows).value.shape
     torch.Size([5, 2, 3, 4])
     """
     key, value, sizes = reader.key_projection, reader.value_projection, reader.sizes
@@ -57,8 +98,27 @@ def read_at_once(
         return None
     folded, offset = fold(query.expand(b, -1, -1, -1), key, sizes.memory_heads)
     score = Score(check_scale(reader.scale, d), check_softcap(reader.softcap), offset)
-    one = rows[:, None]  # [b, s, c] -> [b, 1, s, c]
-    check_differentiable(folded, one)
+    if traits is None or not isinstance(reader.kernel, str):
+        return Plan(folded, score)
+    one = rows[:, None]
     problem = Problem(folded, one, one, None, NOTHING, score)
-    found = read(problem, reader.kernel)
-    return HeadsRead(answer(found, problem, _RAW, value, sizes.memory_heads), None, None)
+    layout = getattr(choose(problem, reader.kernel), "layout", None)
+    return Plan(folded, score, None if layout is None else layout(problem))
+
+
+def traits_at_once(reader: Reader, rows: Tensor) -> Hashable | None:
+    """List what a plan hangs on, beside queries and form; None where more than that decides.
+
+    >>> import torch
+    >>> from crossattention.nn import CrossAttention
+    >>> layer, rows = CrossAttention(8, 2), torch.ones(5, 7, 8)
+    >>> traits_at_once(layer, rows) == traits_at_once(layer, rows.double())
+    False
+    """
+    traits = None if are_followed() else traits_of(rows)
+    if traits is None:
+        return None
+    return (
+        traits, stamp_of(reader.value_projection), reader.sizes, reader.scale, reader.softcap,
+        reader.kernel, reader.dropout, reader.training, reader.null_row, reader.rotary,
+    )  # fmt: skip

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from crossattention.errors import ContractError, complaint, describe
 from crossattention.memory import Memory
 from crossattention.nn import raw
-from crossattention.nn.at_once import read_at_once
+from crossattention.nn.at_once import Plan, plan_at_once, traits_at_once
 from crossattention.nn.cross_attention import CrossAttention
 from crossattention.nn.kept import Kept, state_of
 from crossattention.nn.learned import LearnedQueries
@@ -72,6 +72,7 @@ class AttentionPool(nn.Module):
         self.form = "auto"
         self._asked = Kept[Tensor]()
         self._folded = Kept[raw.Folding]()
+        self._planned = Kept[Plan | None]()
 
     def forward(
         self,
@@ -105,10 +106,10 @@ class AttentionPool(nn.Module):
             output: Tensor = attention(self.queries(memory.sequences), memory, visible=visible)
             return output
         state = self._state()
-        asked = self._ask(state)
-        fold, found = partial(self._fold, state), None
+        asked, fold, found = self._ask(state), partial(self._fold, state), None
         if isinstance(rows, Tensor) and lengths is None and visible is None:
-            found = read_at_once(attention, asked, rows, self.form, fold)
+            plan = self._plan(state, asked, rows)
+            found = None if plan is None else plan.read(attention, rows)
         if found is None:
             memory = self._remembered(rows, lengths, asked.shape[2])
             asked = asked.expand(memory.sequences, -1, -1, -1)
@@ -151,6 +152,13 @@ class AttentionPool(nn.Module):
         read = self.attention
         asking = [self.queries, read.query_projection, read.query_norm]
         return state_of([*asking, read.key_projection, read.key_norm])
+
+    def _plan(self, state: Hashable | None, asked: Tensor, rows: Tensor) -> Plan | None:
+        """Plan how rows are read at once; None where it takes a memory."""
+        attention, form, fold = self.attention, self.form, partial(self._fold, state)
+        traits = None if state is None else traits_at_once(attention, rows)
+        plan = partial(plan_at_once, attention, asked, rows, form, fold, traits)
+        return self._planned.of(None if traits is None else (state, traits, form), plan)
 
     def _ask(self, state: Hashable | None) -> Tensor:
         """Project the queries, once for all sequences: [n, c] -> [1, h, n, d]."""

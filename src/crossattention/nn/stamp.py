@@ -20,6 +20,7 @@ from torch.autograd.graph import increment_version
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from crossattention.content import Stamp
+from crossattention.nn.learned import LearnedQueries
 
 _numbers = count()
 # By the address of torch's object for a storage, which lives as long as the storage does.
@@ -109,7 +110,7 @@ def _settings(module: nn.Module) -> tuple[int, ...]:
     return id(module), hash(hooks), hash(switches)
 
 
-_WITHOUT_SWITCHES = (nn.Linear, nn.Identity)
+_WITHOUT_SWITCHES = (nn.Linear, nn.Identity, LearnedQueries)
 _OF_TORCH = frozenset(vars(nn.Module()))  # `training` among them: a mode is no switch
 
 

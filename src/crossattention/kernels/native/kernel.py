@@ -96,8 +96,9 @@ class Native:
 
 def _given(problem: Problem) -> Given:
     """Say what a problem brings; biases and offsets in a dtype that the library reads."""
-    query, key, value, owner, mask, score, _, _ = problem
-    bias, offset = mask.bias, score.offset
+    query, key, value, owner, mask, score, _, wants_lse = problem
+    bias = mask.bias
+    offset = score.offset if wants_lse or score.softcap is not None else None  # who else sees it?
     rows = mask.rows if mask.lengths is None else mask.lengths
     if bias is not None and bias.dtype not in _DTYPES:
         bias = bias.float()

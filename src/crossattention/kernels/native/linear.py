@@ -41,17 +41,19 @@ def maps_few(
     False
     """
     y, x = weight.shape
-    given = (weight,) if bias is None else (weight, bias)
+    if bias is not None and not (
+        bias.dtype is torch.float32 and bias.shape == (y,) and bias.stride(0) == 1
+    ):
+        return False
     return (
         rows.dtype is torch.float32
         and weight.dtype in held
         and rows.shape[-1] == x
         and 0 < rows.numel() <= ROWS * x
-        and (bias is None or (bias.shape == (y,) and bias.dtype is torch.float32))
         and x % _PAD == 0
-        and all(each.stride(-1) == 1 for each in given)
+        and weight.stride(1) == 1
         and not torch.is_grad_enabled()
-        and not (is_followed(rows, *given) or is_transformed())
+        and not (is_followed(rows, weight, bias) or is_transformed())
         and not torch.is_autocast_enabled("cpu")
         and absent() == ""
         and best() != "portable"  # measured against torch on other vectors alone

@@ -35,21 +35,22 @@ def read(
     torch.Size([1, 1, 1, 2])
     """
     how = (scale, softcap, wants_lse, instructions)
-    if not is_followed(*(each for each in given if each is not None)):
+    if not is_followed(*given):
         return call.read(given, *how)
     output, lse = torch.ops.crossattention.native_read.default(*given, *how)
     return output, lse if wants_lse else None
 
 
-def is_followed(*given: Tensor) -> bool:
+def is_followed(*given: Tensor | None) -> bool:
     """Whether a graph, a mode, a profiler or a kind of tensor of its own watches operators.
 
-    >>> is_followed(torch.ones(1)), is_followed(torch.ones(1, device="meta"))
+    >>> is_followed(torch.ones(1), None), is_followed(torch.ones(1, device="meta"))
     (False, True)
     """
-    return are_followed() or not all(
-        type(each) in PLAIN and each.is_cpu and not each.is_neg() for each in given
-    )
+    for each in given:  # a loop, as it is asked at every map of a decoder's step
+        if each is not None and (type(each) not in PLAIN or not each.is_cpu or each.is_neg()):
+            return True
+    return are_followed()
 
 
 def are_followed() -> bool:

@@ -3,8 +3,9 @@
     loss = mean_i [ lse(z_i) - (1 - a) z_i[y_i] - a · mean_j z_ij ],   z = rows · weightᵀ
 
 The logits of a whole batch would be its largest tensors by far, and would be written and read many
-times. Here each block's gradient is computed while its logits are still in cache, and only the
-gradients of rows and weight are kept. Label smoothing: Szegedy et al. 2016, section 7.
+times. Here each block's gradient is computed while its logits are still in cache, in room that all
+blocks share, and only the gradients of rows and weight are kept. Label smoothing: Szegedy et al.
+2016, section 7.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK = 256
+BLOCK = 512
 
 
 def cross_entropy(rows: Tensor, weight: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -48,12 +49,14 @@ class _CrossEntropy(torch.autograd.Function):
         loss = torch.zeros((), dtype=wide, device=rows.device)
         row_grads = torch.empty_like(rows)
         weight_grad = torch.zeros_like(weight, dtype=wide)
+        room = rows.new_empty(min(BLOCK, rows.shape[0]), vocabulary)
         with torch.autocast(rows.device.type, enabled=False):
             blocks = zip(
                 rows.split(BLOCK), target.split(BLOCK), row_grads.split(BLOCK), strict=True
             )
             for block, wanted, row_grad in blocks:
-                logits = (block @ table.T).to(wide)  # [n, c] -> [n, vocabulary]
+                held = room[: len(block)]
+                logits = torch.mm(block, table.T, out=held).to(wide)  # [n, c] -> [n, vocabulary]
                 right = logits.gather(1, wanted[:, None])
                 even = logits.mean(1, keepdim=True)
                 top = logits.amax(1, keepdim=True)
@@ -64,7 +67,10 @@ class _CrossEntropy(torch.autograd.Function):
                 grad.scatter_add_(1, wanted[:, None], torch.full_like(right, smoothing - 1))
                 narrow = grad.to(rows.dtype)
                 torch.mm(narrow, table, out=row_grad)
-                weight_grad += narrow.T @ block  # summed over blocks at full width
+                if narrow.dtype == wide:
+                    weight_grad.addmm_(narrow.T, block)
+                else:
+                    weight_grad += narrow.T @ block  # summed over blocks at full width
         ctx.save_for_backward(row_grads.div_(count), weight_grad.div_(count))
         return loss / count
 

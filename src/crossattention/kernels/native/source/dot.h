@@ -19,6 +19,11 @@ constexpr int kDotQueries = kLanes == 16 ? 6 : 2;
 // from `first` to before `end`. Passes share the asking, as one alone would wait for memory.
 struct Asked {
     int64_t ahead = 0, first = 0, end = 0;
+
+    // What falls to `count` of so many queries, from `from`.
+    static Asked share(int64_t ahead, int64_t from, int64_t count, int64_t queries) {
+        return {ahead, from * 4 / queries, (from + count) * 4 / queries};
+    }
 };
 
 // How a query meets rows of a storage: as floats, one lane an entry.
@@ -166,9 +171,8 @@ template <class Way>
 void score(int64_t queries, const typename Way::Query* query, int64_t width, const typename Way::Key* key,
            int64_t stride, int64_t rows, float* scores, int64_t step, int64_t ahead = 0) {
     in_passes(queries, kDotQueries, [&](int64_t first, int64_t count) {
-        Asked share = {ahead, first * 4 / queries, (first + count) * 4 / queries};
         dot_some<Way>(count, query + first * width, width, width, key, stride, rows, scores + first * step,
-                      step, share);
+                      step, Asked::share(ahead, first, count, queries));
     });
 }
 

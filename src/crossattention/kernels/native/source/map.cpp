@@ -3,7 +3,7 @@
 //     output[i, y] = sum_x rows[i, group of y, x] * weight[y, x] + bias[y]
 //
 // It is how queries score keys, and done by the same code; while some weight rows are met, the next
-// are fetched. Compiled once for each instruction set.
+// are asked for. Compiled once for each instruction set.
 #include "convert.h"
 #include "dot.h"
 #include "layout.h"
@@ -13,15 +13,6 @@ namespace CROSSATTENTION_SET {
 namespace {
 
 constexpr int64_t kTogether = 8;  // weight rows
-
-// The first rows to meet weight rows fetch what lies behind these, whenever they load.
-template <class T>
-struct Fetching : Single<T> {
-    static Floats row_of(const T* from) {
-        Far<(1 << 14), 1>::fetch(from, 0);
-        return load(from);
-    }
-};
 
 void write(const Map& p, int64_t first, int64_t rows, int64_t y, int64_t count, const float* found) {
     for (int64_t i = 0; i < rows; ++i) {
@@ -36,6 +27,7 @@ void write(const Map& p, int64_t first, int64_t rows, int64_t y, int64_t count, 
 
 template <class T>
 void map_by(const Map& p, const T* weights, int64_t begin, int64_t end) {
+    typedef Single<T, Far<(1 << 14), 1>> Way;
     float found[kDotQueries * kTogether];
     int64_t each = p.y / p.groups, count;
     for (int64_t y = begin; y < end; y += count) {
@@ -45,10 +37,8 @@ void map_by(const Map& p, const T* weights, int64_t begin, int64_t end) {
         in_passes(p.n, kDotQueries, [&](int64_t first, int64_t rows) {
             const float* from = own + first * p.row;
             const T* weight = weights + y * p.stride;
-            if (first == 0)
-                dot_some<Fetching<T>>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
-            else
-                dot_some<Single<T>>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether);
+            Asked asks = Asked::share(kTogether * p.stride, first, rows, p.n);
+            dot_some<Way>(rows, from, p.row, p.x, weight, p.stride, count, found, kTogether, asks);
             write(p, first, rows, y, count, found);
         });
     }

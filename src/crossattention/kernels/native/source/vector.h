@@ -109,9 +109,10 @@ struct Far {
         if (at * kLanes * int64_t(sizeof *from) % (64 * kLines) == 0)
             __builtin_prefetch((const char*)from + kAhead, 0, 2);
     }
-    // For just what lies there; `at` counts floats.
-    static CROSSATTENTION_INLINE void ask(const float* from, int64_t at) {
-        if (at % 16 == 0) __builtin_prefetch(from, 0, 2);
+    // For just what lies there; `at` counts the row's entries.
+    template <class T>
+    static CROSSATTENTION_INLINE void ask(const T* from, int64_t at) {
+        if (at * int64_t(sizeof *from) % 64 == 0) __builtin_prefetch(from, 0, 2);
     }
 };
 

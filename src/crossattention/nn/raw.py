@@ -121,7 +121,7 @@ def map_average(reading: Reading, value: Linear, memory_heads: int, total: Tenso
     else:
         grouped = average.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
         weight = weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
-        each = _product(grouped, weight.transpose(1, 2))  # -> [b, g, r·t, e]
+        each = _product(grouped, weight.mT, turns=grouped.shape[2] * b <= weight.shape[1])
         mapped = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
     if bias is None:
         return mapped
@@ -147,9 +147,13 @@ def is_watched(module: nn.Module) -> bool:
     )
 
 
-def _product(rows: Tensor, weight: Tensor) -> Tensor:
-    """Multiply [b, g, n, x] by [g, x, y] without the copy of the weight for each b that @ makes."""
+def _product(rows: Tensor, weight: Tensor, turns: bool = False) -> Tensor:
+    """Multiply [b, g, n, x] by [g, x, y] without the copy of the weight for each b that @ makes.
+
+    `turns` computes it as (weightᵀ rowsᵀ)ᵀ: the gradient of a weight that is given on its side then
+    lies as the weight does, and is not copied into order. With many rows theirs would be instead.
+    """
     b, _, n, _ = rows.shape
     together = rows.transpose(0, 1).flatten(1, 2)  # [b, g, n, x] -> [g, b·n, x]
-    product: Tensor = (together @ weight).unflatten(1, (b, n)).transpose(0, 1)
-    return product
+    product: Tensor = (weight.mT @ together.mT).mT if turns else together @ weight
+    return product.unflatten(1, (b, n)).transpose(0, 1)

@@ -155,5 +155,6 @@ def _product(rows: Tensor, weight: Tensor, turns: bool = False) -> Tensor:
     """
     b, _, n, _ = rows.shape
     together = rows.transpose(0, 1).flatten(1, 2)  # [b, g, n, x] -> [g, b·n, x]
-    product: Tensor = (weight.mT @ together.mT).mT if turns else together @ weight
-    return product.unflatten(1, (b, n)).transpose(0, 1)
+    product = (weight.mT @ together.mT).mT if turns else together @ weight  # -> [g, b·n, y]
+    apart: Tensor = product.unflatten(1, (b, n)).transpose(0, 1)
+    return apart

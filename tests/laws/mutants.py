@@ -158,8 +158,6 @@ MUTANTS = [Mutant(*row) for row in (
      "seq2seq/past.py", "1, index, out=rows", "1, torch.arange(len(index)), out=rows"),
     ("the past of all layers left behind by its lane", "12_search::test_a_prepared",
      "seq2seq/past.py", "moved - lane + index[lane]", "moved"),
-    ("who wrote what a lane holds is forgotten", "12_search::test_a_prepared",
-     "seq2seq/past.py", "            held.copy_(wanted)\n", ""),
     ("length penalty ignored", "12_search::test_wide", "seq2seq/trail.py",
      "sum(scores) / len(scores) ** length_penalty", "sum(scores) / len(scores)"),
     ("a sink that counts as read", "03_empty_row::test_modules", "nn/sink.py",

@@ -47,10 +47,12 @@ def is_followed(*given: Tensor | None) -> bool:
     >>> is_followed(torch.ones(1), None), is_followed(torch.ones(1, device="meta"))
     (False, True)
     """
+    if are_followed():
+        return True
     for each in given:  # a loop, as it is asked at every map of a decoder's step
         if each is not None and (type(each) not in PLAIN or not each.is_cpu or each.is_neg()):
             return True
-    return are_followed()
+    return False
 
 
 def are_followed() -> bool:

@@ -66,7 +66,7 @@ def plan_at_once(
     rows: Tensor,
     form: str = "auto",
     fold: raw.Fold = raw.fold_query,
-    traits: Hashable | None = None,
+    is_kept: bool = False,
 ) -> Plan | None:
     """Plan to read rows [b, s, c] with projected queries; None where it takes a memory.
 
@@ -75,7 +75,7 @@ def plan_at_once(
         query: `[1, h, t, d]`, asked of every sequence; projected and normed.
         rows: floats, all of them real and visible.
         form, fold: as in `Reader.remember` and `Reader.read`.
-        traits: from `traits_at_once`, if the plan will be kept for rows of these.
+        is_kept: whether the plan will be kept, for rows of the same traits.
     Raises:
         ContractError: as `Reader.remember` and `Reader.read`.
 
@@ -98,7 +98,7 @@ def plan_at_once(
         return None
     folded, offset = fold(query.expand(b, -1, -1, -1), key, sizes.memory_heads)
     score = Score(check_scale(reader.scale, d), check_softcap(reader.softcap), offset)
-    if traits is None or not isinstance(reader.kernel, str):
+    if not is_kept or not isinstance(reader.kernel, str):
         return Plan(folded, score)
     one = rows[:, None]
     problem = Problem(folded, one, one, None, NOTHING, score)

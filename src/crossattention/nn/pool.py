@@ -108,7 +108,7 @@ class AttentionPool(nn.Module):
         state = self._state()
         asked, fold, found = self._ask(state), partial(self._fold, state), None
         if isinstance(rows, Tensor) and lengths is None and visible is None:
-            plan = self._plan(state, asked, rows)
+            plan = self._plan(state, asked, rows, fold)
             found = None if plan is None else plan.read(attention, rows)
         if found is None:
             memory = self._remembered(rows, lengths, asked.shape[2])
@@ -153,12 +153,14 @@ class AttentionPool(nn.Module):
         asking = [self.queries, read.query_projection, read.query_norm]
         return state_of([*asking, read.key_projection, read.key_norm])
 
-    def _plan(self, state: Hashable | None, asked: Tensor, rows: Tensor) -> Plan | None:
+    def _plan(
+        self, state: Hashable | None, asked: Tensor, rows: Tensor, fold: raw.Fold
+    ) -> Plan | None:
         """Plan how rows are read at once; None where it takes a memory."""
-        attention, form, fold = self.attention, self.form, partial(self._fold, state)
-        traits = None if state is None else traits_at_once(attention, rows)
-        plan = partial(plan_at_once, attention, asked, rows, form, fold, traits)
-        return self._planned.of(None if traits is None else (state, traits, form), plan)
+        traits = None if state is None else traits_at_once(self.attention, rows)
+        known = None if traits is None else (state, traits, self.form)
+        plan = partial(plan_at_once, self.attention, asked, rows, self.form, fold, bool(known))
+        return self._planned.of(known, plan)
 
     def _ask(self, state: Hashable | None) -> Tensor:
         """Project the queries, once for all sequences: [n, c] -> [1, h, n, d]."""

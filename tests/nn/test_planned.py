@@ -160,6 +160,49 @@ def test_a_hook_on_the_values_takes_the_keys_too() -> None:
         torch.testing.assert_close(pool(given), wanted)
 
 
+@pytest.mark.parametrize(
+    "watch", ["register_full_backward_hook", "register_full_backward_pre_hook"]
+)
+def test_a_backward_hook_is_seen_as_it_comes_and_as_it_goes(watch: str, plans: list[bool]) -> None:
+    pool, given = made(), rows()
+    with torch.no_grad():
+        before = pool(given)
+        hook = getattr(pool.attention.value_projection, watch)(lambda *_: None)
+        with pytest.raises(xa.ContractError, match="hooks"):
+            pool(given)
+        pool.form = "auto"
+        torch.testing.assert_close(pool(given), before)
+        pool.form = "raw"
+        hook.remove()
+        torch.testing.assert_close(pool(given), before)
+    assert plans == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["key_projection", "value_projection"])
+@pytest.mark.parametrize("lie", [Tensor.to_sparse_csr, Tensor.to_sparse])
+def test_weights_without_a_storage_are_read_without_a_plan(
+    lie: Callable[[Tensor], Tensor], name: str
+) -> None:
+    pool, given = made(), rows()
+    pool.form = "projected"
+    projection = pool.attention.get_submodule(name)
+    with torch.no_grad():
+        wanted = pool(given)
+        projection.weight = nn.Parameter(lie(projection.weight.detach()))
+        for _ in range(2):
+            torch.testing.assert_close(pool(given), wanted)
+
+
+def test_values_without_a_size_find_it_in_the_first_rows() -> None:
+    pool, given = made(), rows()
+    pool.form = "auto"
+    pool.attention.value_projection = nn.LazyLinear(12)
+    with torch.no_grad():
+        pool(given)
+        pool.form = "projected"
+        torch.testing.assert_close(pool(given), plain(pool, given))
+
+
 @pytest.mark.parametrize("kernel", ["matmul", Matmul(), Native(), Native("portable")])
 def test_another_kernel_is_called(kernel: object, plans: list[bool]) -> None:
     pool, given = made(), rows()

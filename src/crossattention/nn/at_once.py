@@ -25,6 +25,7 @@ from crossattention.kernels.native.call import Given, Layout
 from crossattention.kernels.native.registered import are_followed
 from crossattention.nn import raw
 from crossattention.nn.form import Life, check_sources, choose_form, form_costs
+from crossattention.nn.kept import is_plain
 from crossattention.nn.pose import HeadsRead, answer, check_differentiable
 from crossattention.nn.reader import Reader
 from crossattention.nn.stamp import stamp_of
@@ -115,10 +116,11 @@ def traits_at_once(reader: Reader, rows: Tensor) -> Hashable | None:
     >>> traits_at_once(layer, rows) == traits_at_once(layer, rows.double())
     False
     """
-    traits = None if are_followed() else traits_of(rows)
+    value = reader.value_projection
+    traits = traits_of(rows) if is_plain(value) and not are_followed() else None
     if traits is None:
         return None
     return (
-        traits, stamp_of(reader.value_projection), reader.sizes, reader.scale, reader.softcap,
+        traits, stamp_of(value), reader.sizes, reader.scale, reader.softcap,
         reader.kernel, reader.dropout, reader.training, reader.null_row, reader.rotary,
     )  # fmt: skip

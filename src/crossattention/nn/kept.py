@@ -22,7 +22,7 @@ from crossattention.nn.raw import is_watched
 from crossattention.nn.stamp import stamp_of
 
 T = TypeVar("T")
-_HELD = frozenset((nn.Parameter, Tensor, type(None)))
+_HELD = (nn.Parameter, Tensor)
 PLAIN = (nn.Linear, nn.Identity, nn.LayerNorm, nn.RMSNorm, LearnedQueries)
 
 
@@ -65,7 +65,7 @@ def state_of(modules: list[nn.Module]) -> Hashable | None:
         return None
     device = None
     for module in modules:
-        if not _is_plain(module):
+        if not is_plain(module):
             return None
         for each in module._parameters.values():
             device = device if device is not None or each is None else each.device
@@ -94,11 +94,18 @@ def is_recorded(device: torch.device) -> bool:
     )
 
 
-def _is_plain(module: nn.Module) -> bool:
-    """Whether a module's call depends on its parameters and nothing else that may change unseen."""
+def is_plain(module: nn.Module) -> bool:
+    """Whether a module's call depends on its parameters and nothing else that may change unseen.
+
+    >>> is_plain(nn.Linear(2, 2)), is_plain(nn.LazyLinear(2))
+    (True, False)
+    """
     if type(module) not in PLAIN or is_watched(module):
         return False
     # One that is not a registered parameter has no place in the stamp.
     if "weight" in vars(module) or "bias" in vars(module):
         return False
-    return _HELD.issuperset(map(type, module._parameters.values()))
+    for each in module._parameters.values():  # a loop, as it is asked in every call
+        if each is not None and (type(each) not in _HELD or each.layout is not torch.strided):
+            return False  # what lies otherwise has no storage to be stamped
+    return True

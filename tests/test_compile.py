@@ -36,6 +36,35 @@ def test_layer(form: str) -> None:
         torch.testing.assert_close(compiled(*arguments), read(*arguments))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("form", ["projected", "raw"])
+@pytest.mark.parametrize("grad", [True, False])
+def test_an_exported_layer_reads_any_number_of_sequences(
+    grad: bool, form: str, dtype: torch.dtype
+) -> None:
+    layer = xa.CrossAttention(48, 3, memory_width=5).to(dtype).eval()
+    layer.kernel = "matmul"  # which one is cheapest hangs on how many sequences there are
+
+    class Read(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, query: Tensor, rows: Tensor) -> Tensor:
+            read: Tensor = self.layer(query, self.layer.remember(rows, form=form))
+            return read
+
+    def given(b: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(b, 5, 48, dtype=dtype), torch.randn(b, 7, 5, dtype=dtype)
+
+    sequences = {0: torch.export.Dim("sequences", max=509)}
+    with torch.set_grad_enabled(grad):
+        exported = torch.export.export(Read(), given(3), dynamic_shapes=(sequences, sequences))
+        for b in (2, 67):
+            arguments = given(b)
+            torch.testing.assert_close(exported.module()(*arguments), Read()(*arguments))
+
+
 def test_decoder_step() -> None:
     config = Config(vocabulary=17, width=12, heads=3, feed_forward=20, decoder_layers=2)
     model = EncoderDecoder(config).eval()

@@ -121,7 +121,8 @@ def map_average(reading: Reading, value: Linear, memory_heads: int, total: Tenso
     else:
         grouped = average.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
         weight = weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
-        each = _product(grouped, weight.mT, turns=grouped.shape[2] * b <= weight.shape[1])
+        few = not torch.compiler.is_compiling() and grouped.shape[2] * b <= weight.shape[1]
+        each = _product(grouped, weight.mT, turns=few)  # a graph is for any number of rows
         mapped = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
     if bias is None:
         return mapped

@@ -121,8 +121,7 @@ def map_average(reading: Reading, value: Linear, memory_heads: int, total: Tenso
     else:
         grouped = average.unflatten(1, (memory_heads, -1)).flatten(2, 3)  # -> [b, g, r·t, c]
         weight = weight.unflatten(0, (memory_heads, -1))  # [g·e, c] -> [g, e, c]
-        few = not torch.compiler.is_compiling() and grouped.shape[2] * b <= weight.shape[1]
-        each = _product(grouped, weight.mT, turns=few)  # a graph is for any number of rows
+        each = _product(grouped, weight.mT, turns=_turns(b * grouped.shape[2], weight))
         mapped = each.unflatten(2, (h // memory_heads, t)).flatten(1, 2)
     if bias is None:
         return mapped
@@ -152,10 +151,18 @@ def _product(rows: Tensor, weight: Tensor, turns: bool = False) -> Tensor:
     """Multiply [b, g, n, x] by [g, x, y] without the copy of the weight for each b that @ makes.
 
     `turns` computes it as (weightᵀ rowsᵀ)ᵀ: the gradient of a weight that is given on its side then
-    lies as the weight does, and is not copied into order. With many rows theirs would be instead.
+    lies as the weight does, and is not copied into order.
     """
     b, _, n, _ = rows.shape
     together = rows.transpose(0, 1).flatten(1, 2)  # [b, g, n, x] -> [g, b·n, x]
-    product = (weight.mT @ together.mT).mT if turns else together @ weight  # -> [g, b·n, y]
+    # Brought back into order: torch copies weights for each of the rows that lie otherwise.
+    product = (weight.mT @ together.mT).mT.contiguous() if turns else together @ weight
     apart: Tensor = product.unflatten(1, (b, n)).transpose(0, 1)
     return apart
+
+
+def _turns(count: int, weight: Tensor) -> bool:
+    """Whether the gradient of weights [g, y, x] is more to bring into order than `count` rows."""
+    if torch.compiler.is_compiling():  # a graph is for any number of rows
+        return False
+    return torch.is_grad_enabled() and weight.requires_grad and count <= weight.shape[1]

@@ -51,13 +51,13 @@ class Plan(NamedTuple):
     def read(self, reader: Reader, rows: Tensor) -> HeadsRead:
         """Read rows [b, s, c] like those that this was made for."""
         one = rows[:, None]  # [b, s, c] -> [b, 1, s, c]
-        problem = Problem(self.query, one, one, None, NOTHING, self.score)
-        if self.layout is None:
-            check_differentiable(self.query, one)
-            found = read(problem, reader.kernel)
-        else:
-            found = Reading(self.layout.read(Given(self.query, one, one), self.score.scale))
         value, heads = reader.value_projection, reader.sizes.memory_heads
+        if self.layout is not None and isinstance(value, raw.Linear):
+            average = self.layout.read(Given(self.query, one, one), self.score.scale)
+            return HeadsRead(raw.map_average(Reading(average), value, heads, None), None, None)
+        check_differentiable(self.query, one)
+        problem = Problem(self.query, one, one, None, NOTHING, self.score)
+        found = read(problem, reader.kernel)
         return HeadsRead(answer(found, problem, _RAW, value, heads), None, None)
 
 

@@ -1,23 +1,19 @@
 """Measure: `python -m benchmarks NAME… [--json FILE] [--quick] [--threads N]`, or `--list`.
 
 Each question is a module with `rows(run)`, which yields one row after the other, and
-`summary(rows)`, the figures that are quoted. Ctrl-C keeps the rows that were measured.
+`summary(rows)`, the figures that are quoted. Each is asked in a process of its own, so that neither
+times nor peaks hang on what was asked before. Ctrl-C keeps the rows that were measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import os
 import sys
 from pathlib import Path
-from time import monotonic
 
-import torch
-
+from benchmarks.ask import ask_apart, module
 from benchmarks.report import figures, table, write_json
 from benchmarks.run import Run, machine
-from benchmarks.side_by_side import Unequal
 
 QUESTIONS = (
     "overhead",
@@ -40,15 +36,14 @@ def main(words: list[str] | None = None) -> int:
     asked = _parse(words)
     if asked.list:
         for name in EVERY:
-            print(f"{name:<10} {_module(name).__doc__.splitlines()[0]}")
+            print(f"{name:<10} {module(name).__doc__.splitlines()[0]}")
         return 0
-    torch.set_num_threads(asked.threads)
     about = machine(asked.threads) | {"quick": asked.quick}
     print(table([{"": key, " ": str(value)} for key, value in about.items()]), file=sys.stderr)
     names = QUESTIONS if "all" in asked.names else tuple(dict.fromkeys(asked.names))
     answers: dict[str, dict[str, object]] = {}
     for name in names:
-        answer = ask(name, Run(asked.quick, asked.threads, asked.equality))
+        answer = ask_apart(name, Run(asked.quick, asked.threads, asked.equality))
         answers[name] = answer
         _show(name, answer)
         if asked.json:
@@ -57,31 +52,6 @@ def main(words: list[str] | None = None) -> int:
             return INTERRUPTED
     print(f"\n{figures(answers)}")
     return 1 if any(answer["failed"] for answer in answers.values()) else 0
-
-
-def ask(name: str, run: Run) -> dict[str, object]:
-    """Answer one question; what was measured before Ctrl-C or a mismatch is kept."""
-    module = _module(name)
-    rows: list[dict[str, object]] = []
-    start, failed, interrupted = monotonic(), None, False
-    load = os.getloadavg()[0]
-    try:
-        for row in module.rows(run):
-            rows.append(row)
-            run.tell(f"{name}: {len(rows)} rows, {monotonic() - start:.0f} s, {row['case']}")
-    except KeyboardInterrupt:
-        interrupted = True
-    except Unequal as error:
-        failed = str(error)
-    return {
-        "summary": module.summary(rows),
-        "rows": rows,
-        "missing": run.missing,
-        "failed": failed,
-        "interrupted": interrupted,
-        "seconds": monotonic() - start,
-        "load": [load, os.getloadavg()[0]],
-    }
 
 
 def _parse(words: list[str] | None) -> argparse.Namespace:
@@ -109,12 +79,8 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     return asked
 
 
-def _module(name: str):  # type: ignore[no-untyped-def]
-    return importlib.import_module(f"benchmarks.{name}")
-
-
 def _show(name: str, answer: dict[str, object]) -> None:
-    print(f"\n{name}: {_module(name).__doc__.splitlines()[0]}")
+    print(f"\n{name}: {module(name).__doc__.splitlines()[0]}")
     if answer["rows"]:
         print(table(answer["rows"]))  # type: ignore[arg-type]
     for missing in answer["missing"]:  # type: ignore[attr-defined]

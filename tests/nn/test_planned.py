@@ -13,7 +13,7 @@ import crossattention as xa
 from crossattention.kernels.matmul import Matmul
 from crossattention.kernels.native import Native
 from crossattention.kernels.native.library import absent
-from crossattention.nn import AttentionPool, NullRow
+from crossattention.nn import AttentionPool, NullRow, Rotary
 from crossattention.nn import pool as pool_module
 
 pytestmark = pytest.mark.skipif(absent() != "", reason="the native kernel is absent")
@@ -146,6 +146,15 @@ def test_a_change_is_seen(name: str) -> None:
             found = pool(given)
             torch.testing.assert_close(found, plain(pool, given))
             assert not torch.allclose(found, before)
+
+
+def test_rotary_keys_are_refused_after_a_plan_without_them() -> None:
+    pool, given = made(), rows()
+    with torch.no_grad():
+        pool(given)
+        pool.attention.rotary = Rotary(2)
+        with pytest.raises(xa.ContractError, match="rotary"):
+            pool(given)
 
 
 def test_a_hook_on_the_values_takes_the_keys_too() -> None:

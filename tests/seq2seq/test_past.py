@@ -35,8 +35,9 @@ def test_it_follows_lanes_that_cross_leave_and_come_back(seed: int, capacity: in
         assert torch.equal(past.rows[: past.length], torch.stack(plain))
 
 
-def test_lanes_that_hold_the_same_move_nothing() -> None:
-    past = written(Past.empty(torch.zeros(1, *SIZES), capacity=3), torch.randn(1, *SIZES))
+@pytest.mark.parametrize("capacity", [1, 3])  # the second step takes more room, or does not
+def test_lanes_that_hold_the_same_move_nothing(capacity: int) -> None:
+    past = written(Past.empty(torch.zeros(1, *SIZES), capacity), torch.randn(1, *SIZES))
     past = past.select(torch.zeros(4, dtype=torch.int64))
     past = written(past, torch.randn(4, *SIZES))
     past.rows[0, 1:] = torch.nan  # equal to what lane 0 holds, as far as the past knows
@@ -44,6 +45,8 @@ def test_lanes_that_hold_the_same_move_nothing() -> None:
     assert moved.rows[0, 1:].isnan().all()
     assert torch.equal(moved.rows[1], past.rows[1]) and not moved.rows[1].isnan().any()
     assert moved.rows.data_ptr() == past.rows.data_ptr()
+    moved.rows[1, 1] = torch.nan  # by now what lane 0 holds
+    assert moved.select(torch.tensor([0, 0, 2, 3])).rows[1, 1].isnan().all()
 
 
 def test_nothing_is_selected_of_nothing() -> None:

@@ -50,15 +50,20 @@ class Plan(NamedTuple):
 
     def read(self, reader: Reader, rows: Tensor) -> HeadsRead:
         """Read rows [b, s, c] like those that this was made for."""
-        one = rows[:, None]  # [b, s, c] -> [b, 1, s, c]
         value, heads = reader.value_projection, reader.sizes.memory_heads
         if self.layout is not None and isinstance(value, raw.Linear):
+            one = rows[:, None]  # [b, s, c] -> [b, 1, s, c]
             average = self.layout.read(Given(self.query, one, one), self.score.scale)
             return HeadsRead(raw.map_average(Reading(average), value, heads, None), None, None)
-        check_differentiable(self.query, one)
-        problem = Problem(self.query, one, one, None, NOTHING, self.score)
+        problem = self.pose(rows)
+        check_differentiable(problem.query, problem.key)
         found = read(problem, reader.kernel)
         return HeadsRead(answer(found, problem, _RAW, value, heads), None, None)
+
+    def pose(self, rows: Tensor) -> Problem:
+        """Pose the reading of rows [b, s, c]."""
+        one = rows[:, None]  # [b, s, c] -> [b, 1, s, c]
+        return Problem(self.query, one, one, None, NOTHING, self.score)
 
 
 def plan_at_once(
@@ -99,12 +104,12 @@ def plan_at_once(
         return None
     folded, offset = fold(query.expand(b, -1, -1, -1), key, sizes.memory_heads)
     score = Score(check_scale(reader.scale, d), check_softcap(reader.softcap), offset)
+    plan = Plan(folded, score)
     if not is_kept or not isinstance(reader.kernel, str):
-        return Plan(folded, score)
-    one = rows[:, None]
-    problem = Problem(folded, one, one, None, NOTHING, score)
+        return plan
+    problem = plan.pose(rows)
     layout = getattr(choose(problem, reader.kernel), "layout", None)
-    return Plan(folded, score, None if layout is None else layout(problem))
+    return plan if layout is None else plan._replace(layout=layout(problem))
 
 
 def traits_at_once(reader: Reader, rows: Tensor) -> Hashable | None:
